@@ -11,12 +11,12 @@ from probe_recording import config
 from probe_recording.destination import PROBE_FIELDS
 from probe_reporters.tables import COLUMNS
 
-from probe_core.cli.extending import add_plugin_options
 from probe_core.cli.main import cli
-from probe_core.cli.spelling import list_spellings
 from probe_core.model import Mode
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import CommandSpec
+from probe_core.terminal.plugin_options import add_plugin_options
+from probe_core.terminal.spelling import list_spellings
 
 RELEASES = {
     "msprobe 1.0 and 8.3": {

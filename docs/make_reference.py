@@ -30,13 +30,14 @@ from probe_precheck import tables as precheck
 from probe_reporters.reason_texts import ReasonTexts
 from probe_reporters.tables import COLUMNS
 
-from probe_core.cli.extending import add_plugin_options
-from probe_core.cli.main import EXIT_CODES, cli, run
+from probe_core.cli.main import cli, run
 from probe_core.model import Mode
 from probe_core.plugins import hookspecs
 from probe_core.plugins.distributions import PLUGINS_VARIABLE
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import CommandSpec, MetricSpec, PolicySpec
+from probe_core.terminal.exit_codes import EXIT_CODES
+from probe_core.terminal.plugin_options import add_plugin_options
 
 DOCS = Path(__file__).resolve().parent
 DATA = DOCS.parent / "tests" / "data"

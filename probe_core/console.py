@@ -32,10 +32,11 @@ def prepare() -> None:
             reconfigure(errors="backslashreplace")
 
 
+ISSUE_TRACKER = "the project's issue tracker"
 PROGRESS_INTERVAL_SECONDS = 60.0
 """Time between two lines of progress in a pipe."""
 _STYLE = f"\x1b{os.urandom(8).hex()}"
-"""The start and end of a mark of ``style``: random in each process, so that no dump can hold it."""
+"""The start and end of a mark of ``style``: random in each process, so that dumps cannot contain it."""
 _MARK = re.compile(f"{_STYLE}([a-z_+]*)/{_STYLE}")
 
 
@@ -96,7 +97,7 @@ def note(text: str, *, lines: bool = False) -> None:
 
 
 def show_json(value: Any) -> None:
-    """Print a result as JSON that parses to the same value, whatever it holds."""
+    """Print a result as JSON that is safe for a terminal and parses to the same value."""
     with suppress(BrokenPipeError):
         click.echo(format_safe_json(value, indent=2))
 
@@ -107,7 +108,7 @@ def warn(text: str) -> None:
 
 
 def error(what: str, fix: str = "", choices: Sequence[str] = ()) -> None:
-    """Print a mistake in the input: what it is, how to mend it, the choices."""
+    """Print an error in the input: what it is, how to correct it, and the valid choices."""
     note(f"{style('error', fg='red', bold=True)}: {make_printable(what)}")
     if fix:
         note(f"  {make_printable(fix)}")
@@ -116,7 +117,7 @@ def error(what: str, fix: str = "", choices: Sequence[str] = ()) -> None:
 
 
 def show_usage_error(problem: click.ClickException) -> None:
-    """Print a mistake in the command line; of similar options, only the spellings that the help shows."""
+    """Print an error in the command line. Only options that the help shows are suggested."""
     fix = ""
     if isinstance(problem, click.NoSuchOption) and problem.ctx is not None and problem.possibilities:
         shown = {flag for parameter in problem.ctx.command.params for flag in parameter.opts}
@@ -126,10 +127,10 @@ def show_usage_error(problem: click.ClickException) -> None:
     error(problem.format_message(), fix)
 
 
-def show_defect(where: str) -> None:
+def show_defect() -> None:
     """Print a defect of probe, with its traceback."""
     note(traceback.format_exc().rstrip(), lines=True)
-    error("This is a defect of probe.", f"Please report it with the lines above at {where}.")
+    error("This is a defect of probe.", f"Please report it with the lines above at {ISSUE_TRACKER}.")
 
 
 def is_output_pipe(problem: BrokenPipeError) -> bool:

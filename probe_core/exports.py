@@ -37,18 +37,34 @@ def create_exporter(
     return get
 
 
-def create_deprecated_exporter(module: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a module whose names moved to others, which it still gives with a warning.
+def create_deprecated_exporter(
+    module: str, homes: Mapping[str, str], renamed: Mapping[str, str] = {}
+) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a module that gives moved and renamed names, with a ``DeprecationWarning``.
 
     Args:
         module: The full name of the module.
         homes: The module that each name moved to.
+        renamed: The present name in the module for each earlier name.
     """
 
     def get(name: str) -> Any:
+        if name in renamed:
+            warnings.warn(f"{module}.{name} is called {renamed[name]} now.", DeprecationWarning, stacklevel=2)
+            return getattr(sys.modules[module], renamed[name])
         if name not in homes:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         warnings.warn(f"{module}.{name} moved to {homes[name]}.{name}.", DeprecationWarning, stacklevel=2)
         return getattr(import_module(homes[name]), name)
 
     return get
+
+
+def add_alias(owner: type, former: str, name: str) -> None:
+    """Let instances of a class give the attribute ``name`` by its former name, with a ``DeprecationWarning``."""
+
+    def get(instance: Any) -> Any:
+        warnings.warn(f"{owner.__name__}.{former} is called {name} now.", DeprecationWarning, stacklevel=2)
+        return getattr(instance, name)
+
+    setattr(owner, former, property(get))

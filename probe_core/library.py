@@ -16,18 +16,19 @@ from typing import TYPE_CHECKING, Any
 
 from probe_core.errors import UserError, format_count, make_printable, suggest_name
 from probe_core.files.atomic import create_private_directory, make_directory, write_atomically
-from probe_core.files.given import parse_numbers
 from probe_core.files.location import parse_location
+from probe_core.files.user_files import parse_numbers
 from probe_core.model import Cell, Level, RowCounts, Suspect
 from probe_core.model.plan import DEFAULT_FORMATS, Plan, StackMode, get_time_stamp
-from probe_core.plugins.specs import Option, OptionSpec, OutputSpec, ReporterSpec
+from probe_core.plugins.protocols import NotebookPage
+from probe_core.plugins.specs import AnswerStage, Option, OptionSpec, OutputSpec, ReporterSpec
 
 if TYPE_CHECKING:
     from probe_core.model.answers import Answer
     from probe_core.model.batches import RowBatch
     from probe_core.model.report import Report
     from probe_core.plugins.manager import Manager
-    from probe_core.plugins.protocols import CellTable, Conclusion, Finished, Output
+    from probe_core.plugins.protocols import CellTable, Conclusion, Output, PairResult
     from probe_core.store.layout import RunPair
 
 DEFAULT_OUTPUT = "./output"
@@ -35,9 +36,9 @@ DEFAULT_OUTPUT = "./output"
 _DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Plan)}
 FRAME_REPORTER = "parquet"
 """The name of the reporter that makes data frames (docs/python.md#data-frames)."""
-_PLUGIN_FIELDS = {"target", "golden", "time_stamp", "answers", "options"}
+_FIELDS_WITHOUT_OPTION = {"target", "golden", "time_stamp", "answers", "options"}
 """Fields of a plan that no option of the core sets."""
-OPTION_NAMES = sorted(_DEFAULTS.keys() - _PLUGIN_FIELDS)
+OPTION_NAMES = sorted(_DEFAULTS.keys() - _FIELDS_WITHOUT_OPTION)
 """The names of the core's options of ``compare`` (docs/python.md#options)."""
 _PATH_FIELDS = ("output", "stack_path")
 
@@ -48,7 +49,7 @@ def compare(target: str | os.PathLike[str], golden: str | os.PathLike[str], **op
     Args:
         target: The run under test: a dump.json, or a rank, step or dump directory; a path
             (made absolute, like all paths among the arguments), or a URL.
-        golden: The reference run.
+        golden: The trusted run.
         **options: Options of ``probe compare`` (docs/python.md#options); None selects the default.
 
     Raises:
@@ -147,14 +148,14 @@ class Comparison:
 
     def __init__(self, plan: Plan, manager: Manager) -> None:
         from probe_core.flow.comparison import check_plan
-        from probe_core.ranks.ranks import Ranks
+        from probe_core.flow.execution import PlanExecution
 
         self.plan, self._manager = plan, manager
-        pairing = Ranks(plan, manager).pairing
+        pairing = PlanExecution.open(plan, manager).pairing
         self.pairs: Sequence[RunPair] = pairing.pairs
         self.problems, self.damaged = [*pairing.notes, *pairing.missing, *pairing.damaged], pairing.damaged
         self._reports: list[Report] = []
-        self._finished: Sequence[Finished] = ()
+        self._finished: Sequence[PairResult] = ()
         self.first: list[Conclusion] = []
         self.last: list[Conclusion] = []
         self.asked: list[Conclusion] = []
@@ -171,7 +172,7 @@ class Comparison:
         except UserError as error:
             return f"<pre>{escape(str(error))}</pre>"
         pages = (spec.make() for spec in self._manager.specs("reporters", ReporterSpec) if spec.page)
-        for page in (page for page in pages if hasattr(page, "head")):
+        for page in (page for page in pages if isinstance(page, NotebookPage)):
             return str(page.head(self))
         lines = [answer.sentence if answer else "No verdict.", f"{format_count(counts.rows, 'row')}.", *self.problems]
         return "".join(f"<p>{escape(make_printable(line))}</p>" for line in lines)
@@ -179,15 +180,19 @@ class Comparison:
     @property
     def reports(self) -> list[Report]:
         """The counts, suspects and notes of each pair; the first access compares the runs."""
+        self._ensure_compared()
+        return self._reports
+
+    def _ensure_compared(self) -> None:
+        """Compare the runs, if this was not done before."""
         if not self._reports:
             with self._compare():
                 pass
-        return self._reports
 
     @property
     def answer(self) -> Answer | None:
         """The verdict on the two runs with its causes; None if no installed plugin provides verdicts."""
-        _ = self.reports
+        self._ensure_compared()
         return next((conclusion.answer for conclusion in self.first if conclusion.answer is not None), None)
 
     @property
@@ -218,7 +223,7 @@ class Comparison:
         """Yield the judged batches of each pair."""
         from probe_core import engine
         from probe_core.flow.comparison import RunComparison
-        from probe_core.flow.judging import JudgeChain
+        from probe_core.flow.judging import judge_batches
 
         output: Output | None = self._manager.make_first("outputs", OutputSpec)
         if output is None:
@@ -226,19 +231,18 @@ class Comparison:
         engine.use_threads(self.plan.jobs)
         for pair in self.pairs:
             try:
-                run_comparison = RunComparison(self.plan, self._manager, pair.target, pair.golden)
+                run_comparison = RunComparison.open(self.plan, self._manager, pair.target, pair.golden)
             except UserError as error:
                 self._note_failure(pair, error)
                 continue
             with closing(run_comparison):
                 opened = run_comparison.opened
-                judge_chain = JudgeChain(self._manager, opened.blame)
-                watch, table = output.create_check(opened), output.create_table(opened)
-                for batch in run_comparison.batches(pair.rank):
-                    judge_chain.apply(batch)
-                    watch.look(batch)
+                row_check, table = output.create_check(opened), output.create_table(opened)
+                batches = run_comparison.batches(pair.rank)
+                for batch in judge_batches(batches, self._manager, opened.note_failure):
+                    row_check.check_batch(batch)
                     yield pair, table, batch
-                for problem in watch.problems(run_comparison.runs.row_count):
+                for problem in row_check.problems(run_comparison.runs.row_count):
                     warnings.warn(problem, stacklevel=3)
 
     def to_dataframe(self) -> Any:
@@ -260,7 +264,7 @@ class Comparison:
             UserError: There is no such format, or a file cannot be written.
         """
         if not isinstance(format, str):
-            raise UserError(f"format must be one text, not {format!r:.40}.", "Call write once a format.")
+            raise UserError(f"format must be one text, not {format!r:.40}.", "Call write once for each format.")
         path = Path(path)
         make_directory(path.parent)
         files: list[Path] = []
@@ -274,19 +278,21 @@ class Comparison:
                     copyfile(report.files[0], temporary)
         return files
 
-    def run(self) -> Iterator[Finished]:
+    def run(self) -> Iterator[PairResult]:
         """Write the files of ``probe compare`` while it is iterated; yield each pair when it is done."""
         yield from self._run(self.plan)
 
-    def _run(self, plan: Plan) -> Iterator[Finished]:
-        from probe_core.ranks.ranks import Ranks
+    def _run(self, plan: Plan) -> Iterator[PairResult]:
+        from probe_core.flow.execution import PlanExecution
 
-        ranks = Ranks(plan, self._manager)
-        with ranks.reserve_time_stamp():
-            yield from ranks.run()
-            self.first, self.last = (list(ranks.yield_conclusions(stage)) for stage in ("first", "last"))
-            self.asked = list(ranks.yield_conclusions("asked")) or self.asked
-            self._finished = ranks.finished
+        execution = PlanExecution.open(plan, self._manager)
+        with execution.reserve_time_stamp():
+            yield from execution.run()
+            self.first, self.last = (
+                list(execution.yield_conclusions(stage)) for stage in (AnswerStage.FIRST, AnswerStage.LAST)
+            )
+            self.asked = list(execution.yield_conclusions(AnswerStage.ASKED)) or self.asked
+            self._finished = execution.finished
 
     @contextmanager
     def _compare(self, *formats: str) -> Iterator[list[Report]]:
@@ -303,7 +309,7 @@ class Comparison:
             for problem in dict.fromkeys(problem for report in reports for problem in report.problems):
                 warnings.warn(problem, stacklevel=2)
             if not reports:
-                raise UserError("None of the ranks can be compared.", "Mend these:", self.problems)
+                raise UserError("None of the ranks can be compared.", "Correct these problems:", self.problems)
             self._reports = self._reports or reports
             yield reports
         finally:

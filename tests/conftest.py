@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probe_ranks.scheduler import Distribution
+from probe_ranks.scheduler import WorkDistribution
 from support import DATA, TESTS
 from support.probe import Probe
 from support.programs.imported import CHECKED_WITH, compared_with
@@ -136,16 +136,16 @@ def _one_by_one() -> Iterator[property]:
 
     Starting two processes takes 0.4 s of CPU time more than comparing small runs.
     """
-    usual: Any = Distribution._jobs
+    usual: Any = WorkDistribution._jobs
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Distribution, "_jobs", property(lambda distribution: distribution.plan.jobs or 1))
+        patch.setattr(WorkDistribution, "_jobs", property(lambda distribution: distribution.plan.jobs or 1))
         yield usual
 
 
 @pytest.fixture
 def processes(_one_by_one: property, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a comparison of several ranks without ``--jobs`` start processes, as it does outside of the tests."""
-    monkeypatch.setattr(Distribution, "_jobs", _one_by_one)
+    monkeypatch.setattr(WorkDistribution, "_jobs", _one_by_one)
 
 
 @pytest.fixture(scope="session")

@@ -95,13 +95,13 @@ def cause_of(found: Mapping[str, Any]) -> Cause:
 
 def suspects(target: Path, golden: Path, output: Path) -> tuple[str, list[Cause]]:
     """Return what a comparison without an answer file says: the suspects of each step in turn."""
+    from probe_core.flow.execution import PlanExecution
     from probe_core.model.plan import Plan
     from probe_core.plugins.manager import Manager
-    from probe_core.ranks.ranks import Ranks
 
     plan = Plan(target, golden, output, STAMP, formats=("csv",), jobs=1)
     causes: list[Cause] = []
-    for finished in Ranks(plan, Manager()).run():
+    for finished in PlanExecution.open(plan, Manager()).run():
         if finished.report is None:
             return "NOT COMPARABLE", []
         step = re.search(r"step(\d+)", str(finished.pair.target))

@@ -1,4 +1,4 @@
-"""The command line: one file a command, each parses, plans, calls the library, and exits."""
+"""The program ``probe``, and its command ``compare``. All other commands are contributions like those of plugins."""
 
 from probe_core.cli.main import main
 

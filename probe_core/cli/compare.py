@@ -8,22 +8,23 @@ from typing import Any
 import click
 
 from probe_core import console, engine
-from probe_core.cli.extending import collect_option_actions, find_set_parameters
-from probe_core.cli.main import EXIT_FINISHED
-from probe_core.cli.options import CompareFile, Location, read_compare_file
+from probe_core.cli.compare_file import RunPaths, read_compare_file
 from probe_core.cli.running import FAIL_ON_INCOMPLETE, FAIL_ON_SUSPECT, run_plan
-from probe_core.cli.spelling import Command, option
 from probe_core.errors import UserError
 from probe_core.library import DEFAULT_OUTPUT, create_plan
 from probe_core.model.plan import DEFAULT_FORMATS
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import ReporterSpec
+from probe_core.terminal.exit_codes import EXIT_FINISHED
+from probe_core.terminal.option_types import Location
+from probe_core.terminal.plugin_options import collect_option_actions, find_set_parameters
+from probe_core.terminal.spelling import Command, option
 
 FILE_TYPE = click.Path(path_type=Path)
 
 
 def parse_names(ctx: click.Context, option: click.Parameter, text: str | None) -> tuple[str, ...]:
-    """Return the names in an option's value, each once; a value without any is a mistake."""
+    """Return the distinct names in an option's value, or raise UserError if there is none."""
     names = tuple(dict.fromkeys(name.strip() for name in (text or "").split(",") if name.strip()))
     if text is not None and not names:
         flag = option.opts[-1]
@@ -80,7 +81,7 @@ def compare(
 ) -> int:
     """Compare two recorded runs and say where they diverge first.
 
-    TARGET is the run under test, GOLDEN the reference: each is a dump.json, or the directory of a
+    TARGET is the run under test, GOLDEN the trusted run: each is a dump.json, or the directory of a
     rank, a step or a whole dump, given as a path or as a URL such as s3://bucket/dump. The steps and
     ranks that both runs have are compared with each other.
 
@@ -94,11 +95,12 @@ def compare(
     is_drop_in = compare_file is not None or target_path is not None or golden_path is not None
     runs = _choose_runs(target, golden, compare_file, (target_path, golden_path), print_log=print_log)
     settings["framework"] = settings["framework"] or ctx.meta.get("probe.framework")
-    pages = [] if is_drop_in or is_xlsx or compare_only else manager.specs("reporters", ReporterSpec)
-    tables = ("csv",) if compare_file is None and is_drop_in and not is_xlsx else DEFAULT_FORMATS
     if is_xlsx and settings["formats"]:
         raise UserError("--xlsx and --format exclude each other.", "Leave --xlsx out: --format xlsx,csv")
-    settings["formats"] = settings["formats"] or (*tables, *(spec.name for spec in pages if spec.page))
+    settings["formats"] = settings["formats"] or _choose_formats(
+        manager, writes_csv=is_drop_in and compare_file is None and not is_xlsx,
+        writes_page=not (is_drop_in or is_xlsx or compare_only),
+    )  # fmt: skip
     settings["answer"] = not compare_only
     settings["advise"] = settings["answer"] and (compare_file is not None or not is_drop_in)
     settings["stack"], settings["stack_path"] = runs.stack and stack_mode, runs.stack
@@ -112,6 +114,12 @@ def compare(
     return run_plan(plan, manager, fail_on, brief=not runs.print_log, is_drop_in=is_drop_in)
 
 
+def _choose_formats(manager: Manager, *, writes_csv: bool, writes_page: bool) -> tuple[str, ...]:
+    """Return the formats of a command without ``--format`` (docs/page.md)."""
+    pages = (spec.name for spec in manager.specs("reporters", ReporterSpec) if spec.page and writes_page)
+    return (*(("csv",) if writes_csv else DEFAULT_FORMATS), *pages)
+
+
 def _choose_runs(
     target: Path | None,
     golden: Path | None,
@@ -119,7 +127,7 @@ def _choose_runs(
     option_paths: tuple[Path | None, Path | None],
     *,
     print_log: bool,
-) -> CompareFile:
+) -> RunPaths:
     """Return the runs that ``TARGET GOLDEN``, ``-i`` or, as ``option_paths``, ``-tp`` and ``-gp`` name."""
     target_path, golden_path = option_paths
     if target_path is not None or golden_path is not None:
@@ -129,7 +137,7 @@ def _choose_runs(
             )
         if target_path is None or golden_path is None:
             raise UserError("-tp and -gp must be used together.", "Use: probe compare -tp TARGET -gp GOLDEN")
-        return CompareFile(target_path, golden_path, None, print_log)
+        return RunPaths(target_path, golden_path, None, print_log)
     if print_log:
         raise UserError("-tensor_log needs -tp and -gp.", "Leave it out: the summary is printed without it.")
     if compare_file is not None:
@@ -138,7 +146,6 @@ def _choose_runs(
         return read_compare_file(compare_file)
     if target is None or golden is None:
         raise UserError(
-            "Two runs are needed.",
-            "Give them as TARGET GOLDEN, or a compare file with -i. See 'probe compare --help'.",
+            "Two runs are needed.", "Give them as TARGET GOLDEN, or a compare file with -i. See 'probe compare --help'."
         )
-    return CompareFile(target, golden, None, True)
+    return RunPaths(target, golden, None, True)

@@ -1,4 +1,4 @@
-"""The group of commands, the exit codes, and the handling of errors."""
+"""The program ``probe``: the group of commands, and the handling of their errors."""
 
 from __future__ import annotations
 
@@ -10,37 +10,26 @@ from typing import Any
 import click
 
 from probe_core import __version__, console
-from probe_core.cli.extending import add_plugin_options
-from probe_core.cli.spelling import list_spellings
 from probe_core.errors import UserError, describe_error
+from probe_core.exports import create_deprecated_exporter
 from probe_core.files.packaged import load_yaml
 from probe_core.plugins.blame import blame_plugin, describe_fix
 from probe_core.plugins.manager import Manager, PluginWarning
 from probe_core.plugins.specs import CommandSpec
-
-EXIT_FINISHED, EXIT_FINDINGS, EXIT_USER_ERROR, EXIT_DATA_LOST, EXIT_DEFECT, EXIT_INTERRUPTED = 0, 1, 2, 3, 70, 130
-EXIT_CODES = {
-    EXIT_FINISHED: "The command finished, whatever it found.",
-    EXIT_FINDINGS: "With `--fail-on`: found what it asks for, or the verdict is `NOT COMPARABLE` or `CANNOT TELL`.",
-    EXIT_USER_ERROR: "The command line, an input file or a plugin is at fault; no value of two runs could be "
-    "measured; or `--fail-on` had nothing to judge.",
-    EXIT_DATA_LOST: "The command finished, but lost something: a call that ended its process, a file, a record.",
-    EXIT_DEFECT: "A defect of probe; a traceback is printed.",
-    EXIT_INTERRUPTED: "The command was interrupted (Ctrl-C); finished files are kept.",
-}
-"""The meaning of each exit code (docs/command-line.md#exit-codes)."""
-ISSUE_TRACKER = "the project's issue tracker"
+from probe_core.terminal.exit_codes import EXIT_DEFECT, EXIT_FINISHED, EXIT_INTERRUPTED, EXIT_USER_ERROR
+from probe_core.terminal.plugin_options import add_plugin_options
+from probe_core.terminal.spelling import list_spellings
 
 
 class CommandGroup(click.Group):
-    """The commands of all plugins; one is imported when it is called, and none for a listing."""
+    """The commands of all plugins. A command is imported only when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the main names, in the order of the help."""
         return sorted(_get_manager(ctx).names("commands"))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command with a name, which may be an alias; an unknown one is a mistake."""
+        """Return the command with a name, which may be an alias, or raise UserError."""
         manager = _get_manager(ctx)
         name = _map_names(manager).get(cmd_name)
         if name is None:
@@ -66,7 +55,7 @@ class CommandGroup(click.Group):
         return [*completions, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; a broken pipe is a defect, except that of the output."""
+        """Run a command. A broken pipe of the output ends it quietly; any other broken pipe is a defect."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:
@@ -79,7 +68,7 @@ class CommandGroup(click.Group):
         names = _map_names(_get_manager(ctx))
         lines = {}
         for item in _get_manager(ctx).contributions("commands"):
-            also = ", ".join(name for name, main in names.items() if main == item.spec.name != name)
+            also = ", ".join(name for name, main in names.items() if main == item.spec.name and name != main)
             lines[item.spec.name] = f"{item.spec.summary} Also: {also}." if also else item.spec.summary
         with formatter.section("Commands"):
             formatter.write_dl(sorted(lines.items()))
@@ -140,12 +129,7 @@ def run(arguments: list[str] | None = None) -> int:
             console.error(error.what, error.fix, error.choices)
             return EXIT_USER_ERROR
         except click.ClickException as error:
-            if type(error).__name__ == "NoArgsIsHelpError":  # which click before 8.2 lacks
-                console.note(error.format_message(), lines=True)
-            elif absent := _find_missing_option(manager, error, sys.argv[1:] if arguments is None else arguments):
-                console.error(absent.what, absent.fix)
-            else:
-                console.show_usage_error(error)
+            _report_usage_error(error, manager, sys.argv[1:] if arguments is None else arguments)
             return EXIT_USER_ERROR
         except click.exceptions.Exit as stop:
             return int(stop.exit_code)
@@ -155,18 +139,31 @@ def run(arguments: list[str] | None = None) -> int:
         except SystemExit:
             if sys.stdout is streams[0]:
                 raise
-            sys.stdout, sys.stderr = streams  # nobody read the help; click would have us exit with 1
+            sys.stdout, sys.stderr = streams  # the reader of the help closed the pipe; click exits with 1 then
             return EXIT_FINISHED
         except Exception as error:
-            plugin = None if manager is None else manager.find_culprit(error.__traceback__)
-            if plugin is None:
-                console.show_defect(ISSUE_TRACKER)
-                return EXIT_DEFECT
-            console.note(traceback.format_exc().rstrip(), lines=True)
-            console.error(
-                f"{plugin.origin}, a plugin, failed: {describe_error(error)}.", describe_fix(plugin.distribution)
-            )
-            return EXIT_USER_ERROR
+            return _report_exception(error, manager)
+
+
+def _report_usage_error(error: click.ClickException, manager: Manager | None, words: list[str]) -> None:
+    """Print an error of the command line whose words are ``words``."""
+    if type(error).__name__ == "NoArgsIsHelpError":  # which click before 8.2 lacks
+        console.note(error.format_message(), lines=True)
+    elif absent := _find_missing_option(manager, error, words):
+        console.error(absent.what, absent.fix)
+    else:
+        console.show_usage_error(error)
+
+
+def _report_exception(error: Exception, manager: Manager | None) -> int:
+    """Print an unexpected error, and return the exit code: of a third-party plugin, or of a defect."""
+    plugin = None if manager is None else manager.find_failing_plugin(error.__traceback__)
+    if plugin is None:
+        console.show_defect()
+        return EXIT_DEFECT
+    console.note(traceback.format_exc().rstrip(), lines=True)
+    console.error(f"{plugin.origin}, a plugin, failed: {describe_error(error)}.", describe_fix(plugin.distribution))
+    return EXIT_USER_ERROR
 
 
 def _find_missing_option(manager: Manager | None, problem: click.ClickException, words: list[str]) -> UserError | None:
@@ -180,9 +177,16 @@ def _find_missing_option(manager: Manager | None, problem: click.ClickException,
     return next(filter(None, errors), None)
 
 
-def _show_warning(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+def _show_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any, **__: Any
+) -> None:
     """Print a warning of probe in the style of the command line, any other as Python does."""
     if category.__module__.startswith("probe_"):
         console.warn(str(message))
     else:
-        console.note(warnings.formatwarning(message, category, *place[:2]).rstrip("\n"), lines=True)
+        console.note(warnings.formatwarning(message, category, filename, lineno).rstrip("\n"), lines=True)
+
+
+__getattr__ = create_deprecated_exporter(
+    __name__, dict.fromkeys(("EXIT_CODES", "EXIT_DATA_LOST", "EXIT_FINDINGS"), "probe_core.terminal.exit_codes")
+)

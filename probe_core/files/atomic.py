@@ -48,8 +48,7 @@ def make_directory(path: Path) -> None:
         raise create_path_error(path, error) from None
     if not os.access(path, os.W_OK | os.X_OK):
         raise UserError(
-            f"The output directory {path} is not writable.",
-            "Give another directory, or change its permissions.",
+            f"The output directory {path} is not writable.", "Give another directory, or change its permissions."
         )
 
 

@@ -3,33 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from functools import partial
 from itertools import groupby
 from pathlib import Path
 
 import numpy as np
 
-from probe_core.flow.ahead import group_pairs, measure_ahead
+from probe_core.flow.evaluation import RowEvaluator, select_contributions
 from probe_core.flow.matched import MatchedRuns
 from probe_core.flow.opening import open_runs
-from probe_core.flow.tools import Tools
+from probe_core.flow.prefetching import group_pairs, measure_ahead
 from probe_core.flow.viewing import check_views, select_records
 from probe_core.model.batches import RowBatch
-from probe_core.model.measure import Array, OpenPair, PairGroup
+from probe_core.model.columns import Array
+from probe_core.model.measure import OpenPair, PairGroup
 from probe_core.model.plan import Plan
+from probe_core.model.report import FailureNote
+from probe_core.model.run import Run
 from probe_core.plugins.blame import PluginError, blame_plugin
 from probe_core.plugins.manager import Manager
-from probe_core.plugins.protocols import Opened, Output
-from probe_core.plugins.specs import (
-    AnswerSpec,
-    FinderSpec,
-    MatcherSpec,
-    MetricSpec,
-    OutputSpec,
-    PolicySpec,
-    ReporterSpec,
-    address,
-)
+from probe_core.plugins.protocols import OpenComparison
+from probe_core.plugins.specs import MatcherSpec, MetricSpec, PolicySpec, ReporterSpec, import_address
 
 MAX_LISTED_UNREADABLE = 5
 """Number of unreadable files that the summary names."""
@@ -51,12 +46,12 @@ def check_plan(plan: Plan, manager: Manager) -> None:
             chosen = manager.find(kind, name, spec)
             if isinstance(chosen, ReporterSpec) and chosen.check:
                 with blame_plugin(chosen.title, chosen.origin):
-                    address(chosen.check)()
+                    import_address(chosen.check)()
     check_views(plan, manager)
 
 
 class RunComparison:
-    """A comparison of two runs with the metrics and policies for the kind of data in them.
+    """A comparison of two opened runs with the metrics and policies for the kind of data in them.
 
     Attributes:
         runs: The runs and their rows.
@@ -66,45 +61,54 @@ class RunComparison:
         unreadable_count: The number of tensor files that could not be read.
     """
 
-    def __init__(self, plan: Plan, manager: Manager, target: Path, golden: Path) -> None:
+    def __init__(self, runs: MatchedRuns, evaluator: RowEvaluator, opened: OpenComparison, notes: list[str]) -> None:
+        self.runs, self._evaluator, self.opened, self.notes = runs, evaluator, opened, notes
         self.unreadable: list[str] = []
         self.unreadable_count = 0
-        target_run, golden_run, self.notes = select_records(manager, *open_runs(plan, manager, target, golden))
-        for side, run in (("target", target_run), ("golden", golden_run)):
-            if run.header.unfinished:
-                self.notes.append(
-                    f"the {side} is unfinished, and calls after its last record are missing: {run.header.unfinished}"
-                )
-        mode, is_debug = target_run.mode, target_run.is_debug
-        answers = () if is_debug else plan.answers  # answers concern calls, not saved variables
-        answer_specs = [manager.find("answers", name, AnswerSpec) for name in answers]
-        finder_specs = manager.specs("finders", FinderSpec)[:1]
-        output: Output | None = manager.make_first("outputs", OutputSpec)
-        output_metrics = () if output is None else output.find_metrics(plan, manager, mode)
-        blame = partial(_blame, self.notes)  # not a bound method, which would keep a failed comparison alive
-        self._tools = Tools(plan, manager, mode, [*answer_specs, *finder_specs], output_metrics, blame)
-        self.runs = MatchedRuns(plan, manager, target_run, golden_run)
-        self.notes += self.runs.notes
-        self.opened = Opened(
-            plan, manager, self.runs.target, self.runs.golden, mode, is_debug, self.runs.has_stacks,
-            self._tools.shown, self._tools.added_columns, self._tools.label_policies, self._tools.metric_uses, blame,
-        )  # fmt: skip
+
+    @classmethod
+    def open(cls, plan: Plan, manager: Manager, target: Path, golden: Path) -> RunComparison:
+        """Open two record files, choose the metrics for the data in them, and pair their records.
+
+        Raises:
+            UserError: The runs cannot be read or compared, or the plan does not suit them.
+        """
+        with ExitStack() as closing_stack:  # closes both runs if they cannot be compared
+            runs = open_runs(plan, manager, target, golden)
+            for run in runs:
+                closing_stack.callback(run.close)
+            target_run, golden_run, notes = select_records(manager, *runs)
+            notes += _describe_unfinished(target_run, golden_run)
+            mode, is_debug = target_run.mode, target_run.is_debug
+            # not a bound method, because a reference cycle would keep a failed comparison alive
+            note_failure = partial(_note_failure, notes)
+            selection = select_contributions(plan, manager, mode, is_debug=is_debug)
+            evaluator = RowEvaluator(selection, manager, mode, note_failure)
+            matched = MatchedRuns(plan, manager, target_run, golden_run)
+            notes += matched.notes
+            opened = OpenComparison(
+                plan, manager, matched.target, matched.golden, mode, is_debug, matched.has_stacks,
+                evaluator.table_columns, evaluator.added_columns, selection.label_policies, evaluator.metric_uses,
+                note_failure,
+            )  # fmt: skip
+            closing_stack.pop_all()
+        return cls(matched, evaluator, opened, notes)
 
     def batches(self, rank: int = 0, start: int = 0, stop: int | None = None) -> Iterator[RowBatch]:
         """Yield the measured rows of the target's ops from ``start`` up to ``stop``, in table order."""
         batches = self.runs.yield_batches(rank, start, stop)
-        for batch in self._measure_by_pair(batches) if self._tools.opens_pairs else batches:
-            if not self._tools.opens_pairs:
-                self._tools.begin(batch)
-            self._tools.end(batch)
+        for batch in self._measure_by_pair(batches) if self._evaluator.opens_pairs else batches:
+            if not self._evaluator.opens_pairs:
+                self._evaluator.begin(batch)
+            self._evaluator.end(batch)
             yield batch
 
-    def take_unreadable(self, lines: Sequence[str], count: int) -> None:
+    def add_unreadable(self, lines: Sequence[str], count: int) -> None:
         """Add tensor files that a worker could not read."""
         self.unreadable_count += count
         self.unreadable += lines[: MAX_LISTED_UNREADABLE - len(self.unreadable)]
 
-    def take_notes(self, lines: Sequence[str]) -> None:
+    def add_notes(self, lines: Sequence[str]) -> None:
         """Add the notes of a worker without repeating notes."""
         self.notes += [line for line in lines if line not in self.notes]
 
@@ -114,7 +118,7 @@ class RunComparison:
 
     def _open_pairs(self, batches: Iterable[RowBatch]) -> Iterator[tuple[tuple[RowBatch, int], PairGroup]]:
         """Yield all pairs as groups of open pairs, each with its batch and its first row."""
-        opened, names = self.opened, self._tools.names
+        opened, names = self.opened, self._evaluator.metric_names
         for batch in batches:
             pairs = (
                 OpenPair(pair, opened.mode, opened.target, opened.golden, names) for pair in batch.pairs(0, len(batch))
@@ -125,9 +129,10 @@ class RunComparison:
                 first += len(group)
 
     def _measure_by_pair(self, batches: Iterable[RowBatch]) -> Iterator[RowBatch]:
-        measured_groups = measure_ahead(self._open_pairs(batches), self._tools.ahead)
+        """Yield the batches after their open pairs are measured and judged."""
+        measured_groups = measure_ahead(self._open_pairs(batches), self._evaluator.group_functions)
         for batch, groups in groupby(measured_groups, key=lambda item: item[0][0]):
-            self._tools.begin(batch)
+            self._evaluator.begin(batch)
             for (_, first), group in groups:
                 self._measure(batch, np.arange(first, first + len(group)), group)
             yield batch
@@ -135,23 +140,32 @@ class RunComparison:
     def _measure(self, batch: RowBatch, lines: Array, group: PairGroup) -> None:
         """Measure a group, and measure rows whose mapped files changed meanwhile again, as unreadable."""
         try:
-            self._tools.measure_group(batch, lines, group)
+            self._evaluator.measure_group(batch, lines, group)
             memories = {memory for pair in group for memory in pair.mappings}
             checked = {memory: None if memory is None else memory.find_problem() for memory in memories}
             problems = {memory: problem for memory, problem in checked.items() if problem is not None}
-            changed_places = [place for place, pair in enumerate(group) if pair.invalidate(problems)]
-            if changed_places:
-                self._tools.measure_group(batch, lines[changed_places], PairGroup([group[n] for n in changed_places]))
+            changed = [index for index, pair in enumerate(group) if pair.invalidate(problems)]
+            if changed:
+                self._evaluator.measure_group(batch, lines[changed], PairGroup([group[index] for index in changed]))
         finally:
             for pair in group:
                 pair.close()
         for pair in group:
             if pair.unreadable is not None and not pair.unreadable.missing:
-                self.take_unreadable([str(pair.unreadable)], 1)
+                self.add_unreadable([str(pair.unreadable)], 1)
 
 
-def _blame(notes: list[str], error: PluginError, consequence: str) -> None:
+def _describe_unfinished(target: Run, golden: Run) -> list[str]:
+    """Return notes on the runs whose recording did not finish."""
+    return [
+        f"the {side} is unfinished, and calls after its last record are missing: {run.header.unfinished}"
+        for side, run in (("target", target), ("golden", golden))
+        if run.header.unfinished
+    ]
+
+
+def _note_failure(notes: list[str], error: PluginError, consequence: str) -> None:
     """Note once that a plugin failed."""
-    note = f"{error.what} {consequence} {error.fix}"
+    note = FailureNote(f"{error.what} {consequence} {error.fix}", error.subject, error.fix)
     if note not in notes:
         notes.append(note)

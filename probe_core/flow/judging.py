@@ -6,19 +6,17 @@ earlier ops. They may change verdicts; the row keeps the old verdict and the rea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from probe_core.model import Ruling
 from probe_core.model.batches import RowBatch
-from probe_core.plugins.blame import PluginError, create_plugin_error
+from probe_core.plugins.blame import FailureListener, PluginError, create_plugin_error
 from probe_core.plugins.manager import Manager
-from probe_core.plugins.protocols import Judge
+from probe_core.plugins.protocols import BatchJudge, Judge
 from probe_core.plugins.specs import JudgeSpec, Spec
 
 S = TypeVar("S", bound=Spec)
-Blame = Callable[[PluginError, str], None]
-"""A function that notes the failure of a plugin and its meaning for the result."""
 
 
 class RowChain:
@@ -28,19 +26,23 @@ class RowChain:
         specs: The plugins, in the order in which they change a batch.
         change: Function that receives the name of a plugin, what its factory made, and a batch.
         effect: The effect that a plugin no longer has after it failed: ``change any verdict``.
-        blame: Function that notes a failed plugin; the others continue.
+        note_failure: Function that notes a failed plugin; the others continue.
     """
 
     def __init__(
-        self, specs: Iterable[Spec], change: Callable[[str, Any, RowBatch], None], effect: str, blame: Blame
+        self,
+        specs: Iterable[Spec],
+        change: Callable[[str, Any, RowBatch], None],
+        effect: str,
+        note_failure: FailureListener,
     ) -> None:
-        self._change, self._effect, self._blame = change, effect, blame
+        self._change, self._effect, self._note_failure = change, effect, note_failure
         self._members: list[tuple[Spec, Any]] = []
         for spec in specs:
             try:
                 self._members.append((spec, spec.make()))
             except PluginError as error:
-                blame(error, f"It does not {effect}.")
+                note_failure(error, f"It does not {effect}.")
 
     def apply(self, batch: RowBatch) -> None:
         """Let all plugins change a batch."""
@@ -49,31 +51,39 @@ class RowChain:
             try:
                 self._change(spec.name, made, batch)
             except BaseException as error:
-                blame = create_plugin_error(error, spec.title, spec.origin)
-                if blame is None:
+                plugin_error = create_plugin_error(error, spec.title, spec.origin)
+                if plugin_error is None:
                     raise
                 self._members.remove(member)
-                self._blame(blame, f"It does not {self._effect} from there on.")
+                self._note_failure(plugin_error, f"It does not {self._effect} from there on.")
 
 
 class JudgeChain(RowChain):
     """The judges of one comparison, which change the verdicts of its policies."""
 
-    def __init__(self, manager: Manager, blame: Blame) -> None:
-        judges = sorted(find_unique_specs(manager, "judges", JudgeSpec, blame), key=lambda spec: spec.order)
-        super().__init__(judges, _judge, "change any verdict", blame)
+    def __init__(self, manager: Manager, note_failure: FailureListener) -> None:
+        judges = sorted(find_unique_specs(manager, "judges", JudgeSpec, note_failure), key=lambda spec: spec.order)
+        super().__init__(judges, _judge, "change any verdict", note_failure)
 
 
-def _judge(name: str, judge: Judge, batch: RowBatch) -> None:
+def judge_batches(batches: Iterable[RowBatch], manager: Manager, note_failure: FailureListener) -> Iterator[RowBatch]:
+    """Yield the measured batches of a comparison after all judges changed their verdicts."""
+    judge_chain = JudgeChain(manager, note_failure)
+    for batch in batches:
+        judge_chain.apply(batch)
+        yield batch
+
+
+def _judge(name: str, judge: Judge | BatchJudge, batch: RowBatch) -> None:
     """Change the verdicts that a judge rules on."""
-    if hasattr(judge, "judge_batch"):
+    if isinstance(judge, BatchJudge):
         for line, ruling in judge.judge_batch(batch).items():
-            batch.rule(range(len(batch))[line], name, _check_ruling(ruling))
+            batch.rule(range(len(batch))[line], name, _check_ruling(ruling))  # range: refuses lines outside the batch
         return
     for number, (_, rows) in enumerate(batch.all_rows()):
         rulings = judge.judge(batch.op(number), rows)
-        for place, ruling in rulings.items() if len(rulings) else ():
-            batch.rule(batch.lines(number)[place], name, _check_ruling(ruling))
+        for index, ruling in dict(rulings).items():
+            batch.rule(batch.lines(number)[index], name, _check_ruling(ruling))
 
 
 def _check_ruling(ruling: Any) -> Ruling:
@@ -82,7 +92,7 @@ def _check_ruling(ruling: Any) -> Ruling:
     return ruling
 
 
-def find_unique_specs(manager: Manager, kind: str, as_type: type[S], blame: Blame) -> list[S]:
+def find_unique_specs(manager: Manager, kind: str, as_type: type[S], note_failure: FailureListener) -> list[S]:
     """Return the contributions of a kind whose members are all used; the first if several have the same name."""
     specs: dict[str, S] = {}
     for spec in manager.specs(kind, as_type):
@@ -91,7 +101,7 @@ def find_unique_specs(manager: Manager, kind: str, as_type: type[S], blame: Blam
             error = PluginError(
                 f"{origins} both provide {spec.title[0].lower()}{spec.title[1:]}.", "Uninstall one of them."
             )
-            blame(error, "The first is used.")
+            note_failure(error, "The first is used.")
         else:
             specs[spec.name] = spec
     return list(specs.values())

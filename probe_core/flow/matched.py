@@ -34,7 +34,7 @@ class MatchedRuns:
 
     Attributes:
         target: The run under test, or the view of it that is measured.
-        golden: The reference run, or the view of it that is measured.
+        golden: The trusted run, or the view of it that is measured.
         hints: Explanations of differences between the runs.
         notes: Sentences for the summary.
         regions: Descriptions of the calls that do not line up.
@@ -65,7 +65,7 @@ class MatchedRuns:
 
     def create_batch(self, start: int, stop: int, rank: int = 0) -> RowBatch:
         """Return the rows of the target's ops from ``start`` up to ``stop`` as one batch."""
-        return self._order.create_batch(start, stop, partial(self._describe, rank=rank), self._find_stack)
+        return self._order.create_batch(start, stop, partial(self._create_op, rank=rank), self._find_stack)
 
     def split_ops(self, count: int) -> list[tuple[int, int]]:
         """Split the target's ops into about ``count`` ranges of equal cost, as (start, stop)."""
@@ -82,7 +82,7 @@ class MatchedRuns:
         self.target.close()
         self.golden.close()
 
-    def _describe(self, op: str, rank: int) -> Op:
+    def _create_op(self, op: str, rank: int) -> Op:
         """Return the context of an op for judges and the report."""
         ancestors = self.target.construct.ancestors(op)
         is_shifted = bool(self._shifted) and drop_count(op) in self._shifted

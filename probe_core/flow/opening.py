@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from probe_core.errors import UserError
-from probe_core.files.given import check_regular
+from probe_core.files.user_files import check_regular
 from probe_core.model import Mode
 from probe_core.model.plan import Plan
 from probe_core.model.run import Run
@@ -26,37 +26,41 @@ def open_runs(plan: Plan, manager: Manager, target: Path, golden: Path) -> tuple
         UserError: A run cannot be read or is empty, or the two hold different kinds of data.
     """
     framework = plan.framework
-    if framework is not None and _has_confident_reader(manager, target, framework) is not _has_confident_reader(
-        manager, golden, framework
-    ):
-        framework = None  # the option does not apply to a run of another framework
+    if framework is not None:
+        applies = [_has_confident_reader(manager, path, framework) for path in (target, golden)]
+        if any(applies) and not all(applies):
+            framework = None  # the option does not apply to a run of another framework
     with ExitStack() as stack:  # closes the runs if they cannot be compared
         run_iterator = (open_run(manager, path, framework) for path in (target, golden))
-        target_run, golden_run = runs = [stack.enter_context(closing(run)) for run in run_iterator]
-        if target_run.is_debug != golden_run.is_debug:
-            raise UserError(
-                f"{target.name} and {golden.name} do not hold the same kind of records.",
-                "Compare dump.json with dump.json, or debug.json with debug.json.",
-            )
+        target_run, golden_run = [stack.enter_context(closing(run)) for run in run_iterator]
         if _can_compare_statistics(target_run, golden_run):
             target_run.mode = golden_run.mode = Mode.STATISTICS
-        if target_run.mode is not golden_run.mode:
-            raise UserError(
-                f"The target holds {_describe_contents(target_run)} "
-                f"and the golden holds {_describe_contents(golden_run)}.",
-                "Record both runs with the same task (and the same summary_mode).",
-            )
-        if target_run.header.slices != golden_run.header.slices:
-            parts = [run.header.slices or "whole tensors" for run in runs]
-            raise UserError(
-                f"The target holds {parts[0]}, and the golden holds {parts[1]}.",
-                'Record both runs with the same "slice" and "request_id".',
-            )
-        for run in runs:
-            if not run.starts[-1]:
-                raise UserError(f"{run.path} holds no values.", "Record it again; check scope and list in config.json.")
+        _check_contents(target_run, golden_run)
         stack.pop_all()
     return target_run, golden_run
+
+
+def _check_contents(target: Run, golden: Run) -> None:
+    """Raise UserError if a run is empty, or the two hold different kinds of data."""
+    if target.is_debug != golden.is_debug:
+        raise UserError(
+            f"{target.path.name} and {golden.path.name} do not hold the same kind of records.",
+            "Compare dump.json with dump.json, or debug.json with debug.json.",
+        )
+    if target.mode is not golden.mode:
+        raise UserError(
+            f"The target holds {_describe_contents(target)} and the golden holds {_describe_contents(golden)}.",
+            "Record both runs with the same task (and the same summary_mode).",
+        )
+    if target.header.slices != golden.header.slices:
+        target_parts, golden_parts = (run.header.slices or "whole tensors" for run in (target, golden))
+        raise UserError(
+            f"The target holds {target_parts}, and the golden holds {golden_parts}.",
+            'Record both runs with the same "slice" and "request_id".',
+        )
+    for run in (target, golden):
+        if not run.starts[-1]:
+            raise UserError(f"{run.path} holds no values.", "Record it again; check scope and list in config.json.")
 
 
 def _can_compare_statistics(*runs: Run) -> bool:

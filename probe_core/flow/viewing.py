@@ -10,7 +10,7 @@ from probe_core.model.run import Run
 from probe_core.plugins.blame import blame_plugin
 from probe_core.plugins.distributions import create_missing_error, find_provider
 from probe_core.plugins.manager import Manager
-from probe_core.plugins.protocols import Viewer
+from probe_core.plugins.protocols import SelectingViewer, Viewer
 from probe_core.plugins.specs import ViewSpec
 
 TRANSLATING_OPTION = "compare --api-mapping"
@@ -32,7 +32,7 @@ def select_records(manager: Manager, target: Run, golden: Run) -> tuple[Run, Run
     """Return both runs without the records that views leave out, and notes on these."""
     notes: list[str] = []
     for spec, viewer in _create_viewers(manager):
-        if hasattr(viewer, "select"):
+        if isinstance(viewer, SelectingViewer):
             with blame_plugin(spec.title, spec.origin):
                 target, golden, more = viewer.select(target, golden)
             notes += more

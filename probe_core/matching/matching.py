@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from probe_core.model import How, Op, Record
+from probe_core.exports import create_deprecated_exporter
+from probe_core.model import MatchKind, Op, Record
 from probe_core.model.batches import MATCH_KINDS, PairSide, RowBatch
 from probe_core.model.columns import Array
 from probe_core.model.run import Run
@@ -37,13 +38,13 @@ class Matching:
     """The pairs of target slots and golden slots.
 
     Attributes:
-        how: The way in which pairs were matched.
+        match_kind: The way in which pairs were matched.
         partners: The number of the golden slot for each target slot, or ``NO_PARTNER``.
         mapped: The target slots that a mapping file paired instead.
         regions: The calls at which two aligned runs do not line up.
     """
 
-    how: How = How.NAME
+    match_kind: MatchKind = MatchKind.NAME
     partners: array[int] = field(default_factory=lambda: array("q"))
     mapped: frozenset[int] = frozenset()
     regions: list[Region] = field(default_factory=list)
@@ -82,7 +83,7 @@ def _group_positions(positions: Sequence[int], keys: Sequence[object]) -> dict[o
     return positions_of
 
 
-def partners_of(target: Run, target_index: int, golden: Run, golden_index: int | None) -> Iterable[int]:
+def find_partners(target: Run, target_index: int, golden: Run, golden_index: int | None) -> Iterable[int]:
     """Return the number of the partner of each slot of a target record, or ``NO_PARTNER``.
 
     Records with equal row names, which most are, pair row by row without being read. ``golden_index`` is None
@@ -127,10 +128,10 @@ class RowOrder:
         order = np.argsort(np.concatenate((numbers, above)), kind="stable")
         self._targets = np.concatenate((numbers, np.full(len(alone), NO_PARTNER)))[order]
         self._goldens = np.concatenate((partners, alone))[order]
-        match_codes = np.full(len(partners), MATCH_KINDS.index(matching.how))
-        match_codes[np.array([*matching.mapped], int)] = MATCH_KINDS.index(How.MAPPED)
-        match_codes[partners == NO_PARTNER] = MATCH_KINDS.index(How.NAME)
-        golden_match_codes = np.full(len(golden_numbers), MATCH_KINDS.index(How.NAME))
+        match_codes = np.full(len(partners), MATCH_KINDS.index(matching.match_kind))
+        match_codes[np.array([*matching.mapped], int)] = MATCH_KINDS.index(MatchKind.MAPPED)
+        match_codes[partners == NO_PARTNER] = MATCH_KINDS.index(MatchKind.NAME)
+        golden_match_codes = np.full(len(golden_numbers), MATCH_KINDS.index(MatchKind.NAME))
         for region in matching.regions:
             _mark_region(match_codes, target, region.target)
             _mark_region(golden_match_codes, golden, region.golden)
@@ -165,7 +166,7 @@ class RowOrder:
         self,
         start: int,
         stop: int,
-        describe: Callable[[str], Op] = Op,
+        create_op: Callable[[str], Op] = Op,
         find_stack: Callable[[str], tuple[str, ...] | None] = lambda op: None,
     ) -> RowBatch:
         """Return the rows of the ops from ``start`` up to ``stop``."""
@@ -177,7 +178,7 @@ class RowOrder:
             PairSide(self._target.values, self._targets[first:last]),
             PairSide(self._golden.values, self._goldens[first:last]),
             self._how[first:last],
-            describe,
+            create_op,
             find_stack,
             self._translations,
         )
@@ -186,4 +187,7 @@ class RowOrder:
 def _mark_region(match_codes: Array, run: Run, records: Sequence[int]) -> None:
     """Set the way of matching of all values of the records of a region."""
     for record in records:
-        match_codes[run.starts[record] : run.starts[record + 1]] = MATCH_KINDS.index(How.REGION)
+        match_codes[run.starts[record] : run.starts[record + 1]] = MATCH_KINDS.index(MatchKind.REGION)
+
+
+__getattr__ = create_deprecated_exporter(__name__, {}, {"partners_of": "find_partners"})

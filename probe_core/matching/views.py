@@ -14,20 +14,20 @@ from probe_core.store.layout import RunPair
 
 
 class Hints:
-    """Explanations of differences between two runs, given while rows are made; this base class has none.
+    """Explanations of differences between two runs, which rows cause; this base class has none.
 
     Attributes:
-        explaining: The explanations given so far for something that differs.
+        explaining: The explanations so far of rows that differ.
     """
 
     explaining: Sequence[str] = ()
 
     def of(self, batch: RowBatch) -> list[str]:
-        """Return explanations of the rows of a batch that were not given before."""
+        """Return new explanations of the rows of a batch."""
         return []
 
     def of_suspects(self, suspects: Sequence[Suspect]) -> list[str]:
-        """Return explanations of the suspects that were not given before."""
+        """Return new explanations of the suspects."""
         return []
 
 

@@ -1,4 +1,4 @@
-"""The data types of probe, each imported on first use. All are frozen, and none knows a framework."""
+"""The data types of probe, each imported on first use. None knows a framework."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ __getattr__ = create_exporter(
     __name__,
     {
         "answers": "Answer Coverage Finding Note NoteKind Outcome",
-        "rows": "GRAVITY Advice Cell Changed Colour Column RowCounts Drift How Level Mark Measurement "
-        "Measurements MetricFailure Op Pair Percent Quantity Reason Row Ruling Suspect Verdict",
+        "rows": "Advice Cell Colour Column Drift Level Mark MatchKind Measurement Measurements MetricFailure "
+        "Op Pair Percent Quantity Reason ReplacedVerdict Row RowCounts Ruling SEVERITIES Suspect Verdict",
         "values": "Kind Mode Record Side Slot Statistic Statistics Transfer Value",
     },
+    renamed={"Changed": "ReplacedVerdict", "GRAVITY": "SEVERITIES", "How": "MatchKind"},
 )

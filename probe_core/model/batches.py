@@ -15,17 +15,19 @@ import numpy as np
 from probe_core.model.columns import BIG_INTEGER, NONE, NULL, SCALAR, TEXT, Array, ValueColumns
 from probe_core.model.dtypes import is_same_dtype
 from probe_core.model.results import BatchResults, LineMeasurements, VerdictColumn
-from probe_core.model.rows import Changed, How, Mark, Op, Pair, Reason, Row, Ruling
+from probe_core.model.rows import Mark, MatchKind, Op, Pair, Reason, ReplacedVerdict, Row, Ruling
 from probe_core.model.values import OMISSIONS, Slot
 
 PAIRS_PER_BLOCK = 256
 """Number of pairs that are created together."""
 ABSENT = -1
 """Line of a side of a pair that is missing."""
-MATCH_KINDS = tuple(How)
+MATCH_KINDS = tuple(MatchKind)
 """Ways of matching; the position is the code."""
 OBSTACLES = (None, Reason("no_target"), Reason("no_golden"), Reason("shape"), *map(Reason, OMISSIONS))
 """Reasons why recorded metadata cannot be compared; the position is the code."""
+NO_TARGET, NO_GOLDEN, SHAPE, FIRST_OMISSION = 1, 2, 3, 4
+"""Codes in ``OBSTACLES``; the reasons in ``OMISSIONS`` begin at the last code."""
 _IS_NUMERIC = np.array([kind not in (NONE, TEXT) for kind in range(BIG_INTEGER + 1)])
 _NOTE_REASONS = tuple(
     map(Reason, ("no_target", "no_golden", "region", "requires_grad", "dtype", "scalar_differs", "fuzzy"))
@@ -75,7 +77,7 @@ class RowBatch:
         target: The target side.
         golden: The golden side.
         match_codes: Codes in ``MATCH_KINDS``.
-        describe: Function that returns the context of an op.
+        create_op: Function that returns the context of an op.
         find_stack: Function that returns the frames of an op, innermost first, or None.
         translations: A cache that batches of the same runs share.
 
@@ -93,22 +95,22 @@ class RowBatch:
         target: PairSide,
         golden: PairSide,
         match_codes: Array,
-        describe: Callable[[str], Op] = Op,
+        create_op: Callable[[str], Op] = Op,
         find_stack: Callable[[str], tuple[str, ...] | None] = lambda op: None,
         translations: dict[str, Array] | None = None,
     ) -> None:
         self.first_op, self.ops, self.starts = first_op, ops, starts
-        self.target, self.golden, self.how = target, golden, match_codes
+        self.target, self.golden, self.match_codes = target, golden, match_codes
         self.results = BatchResults()
         self.marks: dict[int, Mark] = {}
-        self.changes: dict[int, tuple[Changed, ...]] = {}
-        self._describe, self._find_op_stack = describe, find_stack
+        self.changes: dict[int, tuple[ReplacedVerdict, ...]] = {}
+        self._create_op, self._find_op_stack = create_op, find_stack
         self._translations = {} if translations is None else translations
         self._pairs: list[Pair | None] = [None] * len(match_codes)
         self._rows: list[Row | None] = [None] * len(match_codes)
 
     def __len__(self) -> int:
-        return len(self.how)
+        return len(self.match_codes)
 
     @property
     def verdicts(self) -> VerdictColumn:
@@ -129,10 +131,10 @@ class RowBatch:
         """Codes in ``OBSTACLES``."""
         nulls = [side.column("kind") == NULL for side in (self.target, self.golden)]
         differs = (nulls[0] != nulls[1]) | ~self.have_equal_extents
-        codes = np.where(differs, 3, 0)
-        codes = np.where(self.omission > 0, 3 + self.omission, codes)
-        codes[~self.golden.is_present] = 2
-        codes[~self.target.is_present] = 1
+        codes = np.where(differs, SHAPE, 0)
+        codes = np.where(self.omission > 0, FIRST_OMISSION - 1 + self.omission, codes)
+        codes[~self.golden.is_present] = NO_GOLDEN
+        codes[~self.target.is_present] = NO_TARGET
         return codes
 
     @cached_property
@@ -190,11 +192,11 @@ class RowBatch:
     @cached_property
     def flags(self) -> Array:
         """The notes of each row as bits, in the order of ``_NOTE_REASONS``."""
-        is_fuzzy = self.how == MATCH_KINDS.index(How.FUZZY)
+        is_fuzzy = self.match_codes == MATCH_KINDS.index(MatchKind.FUZZY)
         bits = (
             ~self.target.is_present,
             self.target.is_present & ~self.golden.is_present,
-            self.how == MATCH_KINDS.index(How.REGION),
+            self.match_codes == MATCH_KINDS.index(MatchKind.REGION),
             self.requires_grad_differs,
             self.is_matched & self.have_equal_extents & ~self.have_same_dtypes,
             self.scalars_differ,
@@ -227,11 +229,7 @@ class RowBatch:
         """Return all reasons of a row except those of its highlight."""
         columns = self.results.measurements.values()
         measured = [column.others[code].reason for column in columns if (code := column.codes[line])]
-        return [
-            *self.notes(line),
-            *filter(None, measured),
-            *self.verdicts.table[self.verdicts.codes[line]].reasons,
-        ]
+        return [*self.notes(line), *filter(None, measured), *self.verdicts.table[self.verdicts.codes[line]].reasons]
 
     def _compare_texts(self, name: str, text: Callable[[Any], str]) -> Array:
         """Return True for rows whose entries in the tables of a column have the same text."""
@@ -274,13 +272,13 @@ class RowBatch:
             sides = self.target.slots(lines), self.golden.slots(lines)
             self._pairs[start:stop] = [
                 Pair(target, golden, MATCH_KINDS[match_code])
-                for target, golden, match_code in zip(*sides, self.how[start:stop].tolist())
+                for target, golden, match_code in zip(*sides, self.match_codes[start:stop].tolist())
             ]
         return self._pairs[start:stop]  # type: ignore[return-value]
 
     def op(self, number: int) -> Op:
         """Return the context of an op of the batch."""
-        return self._describe(self.ops[number])
+        return self._create_op(self.ops[number])
 
     def find_op_key(self, line: int) -> str:
         """Return the name of the op of a row."""
@@ -347,7 +345,7 @@ class RowBatch:
     def rule(self, line: int, judge: str, ruling: Ruling) -> None:
         """Replace the verdict of a row by that of a judge, and keep the old verdict in ``changes``."""
         self._rows[line] = None
-        change = Changed(judge, self.verdicts[line], ruling.reason)
+        change = ReplacedVerdict(judge, self.verdicts[line], ruling.reason)
         self.changes[line] = (*self.changes.get(line, ()), change)
         self.verdicts[line] = ruling.verdict
         if ruling.further is not None:

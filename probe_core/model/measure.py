@@ -11,9 +11,10 @@ import numpy as np
 from probe_core.errors import UnreadableTensor
 from probe_core.files.mapped import MappedFile, allow_mapping, find_mapped_file
 from probe_core.model import Kind, Mode, Pair, Reason, Slot, Value
+from probe_core.model.columns import Array
 
 T = TypeVar("T")
-Array = np.ndarray[Any, Any]
+S = TypeVar("S", bound="SharedResults")
 
 BLOCK_ELEMENTS = 8_192
 """Elements per block; both sides in float64 fit into the cache of a processor core."""
@@ -30,7 +31,25 @@ class Tensors(Protocol):
         """Return the array of a tensor value, or raise UnreadableTensor."""
 
 
-class OpenPair:
+class SharedResults:
+    """Results that the metrics and policies of a comparison compute once and share."""
+
+    def __init__(self) -> None:
+        self._shared: dict[Any, Any] = {}
+
+    def once(self: S, function: Callable[[S], T]) -> T:
+        """Return ``function(self)``, computed on the first call and shared by all callers."""
+        if function not in self._shared:
+            self._shared[function] = function(self)
+        result: T = self._shared[function]
+        return result
+
+    def share(self: S, function: Callable[[S], T], result: T) -> None:
+        """Store ``result`` as what ``once(function)`` returns."""
+        self._shared[function] = result
+
+
+class OpenPair(SharedResults):
     """A pair of slots with its arrays, as metrics get it.
 
     Attributes:
@@ -53,7 +72,7 @@ class OpenPair:
         self.mode = mode
         self.metrics = metrics
         self.unreadable: UnreadableTensor | None = None
-        self._shared: dict[object, object] = {}
+        super().__init__()
         self._target: Array | None = None
         self._golden: Array | None = None
         self.mappings: tuple[MappedFile | None, MappedFile | None] = NO_MAPPINGS
@@ -165,16 +184,6 @@ class OpenPair:
                 part = slice(start, start + BLOCK_ELEMENTS)
                 yield first[part].astype(wide), second[part].astype(wide)
 
-    def once(self, function: Callable[[OpenPair], T]) -> T:
-        """Return ``function(self)``, computed on the first call and shared by all metrics that ask for it."""
-        if function not in self._shared:
-            self._shared[function] = function(self)
-        return self._shared[function]  # type: ignore[return-value]
-
-    def share(self, function: Callable[[OpenPair], T], result: T) -> None:
-        """Store ``result`` as what ``once(function)`` returns."""
-        self._shared[function] = result
-
     def invalidate(self, problems: Mapping[MappedFile | None, str]) -> bool:
         """Close the pair as unreadable if one of its mapped files is in ``problems``; return True if so.
 
@@ -197,7 +206,7 @@ class OpenPair:
         self._shared.clear()
 
 
-class PairGroup(Sequence[OpenPair]):
+class PairGroup(SharedResults, Sequence[OpenPair]):
     """Pairs that are open at the same time and are measured together.
 
     Args:
@@ -205,8 +214,8 @@ class PairGroup(Sequence[OpenPair]):
     """
 
     def __init__(self, pairs: Sequence[OpenPair]) -> None:
+        super().__init__()
         self._pairs = pairs
-        self._shared: dict[object, object] = {}
 
     @overload
     def __getitem__(self, place: int) -> OpenPair: ...
@@ -223,12 +232,6 @@ class PairGroup(Sequence[OpenPair]):
         """The pairs of which both arrays are open."""
         pairs = [pair for pair in self._pairs if pair.measurable]
         return self if len(pairs) == len(self) else PairGroup(pairs)
-
-    def once(self, function: Callable[[PairGroup], T]) -> T:
-        """Return ``function(self)``, computed on the first call and shared by metrics and policies."""
-        if function not in self._shared:
-            self._shared[function] = function(self)
-        return self._shared[function]  # type: ignore[return-value]
 
 
 def _convert_to_native(array: Array) -> Array:

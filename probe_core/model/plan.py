@@ -30,11 +30,11 @@ class StackMode(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All that a comparison needs to know before it starts.
+    """The settings of a comparison.
 
     Attributes:
         target: The run under test: a record file or a directory that names one.
-        golden: The reference run.
+        golden: The trusted run.
         output: The directory of the result files.
         framework: The framework whose reader is used; None to detect it.
         matcher: The matcher to use; None for ``exact``, or ``align`` across frameworks.
@@ -47,7 +47,7 @@ class Plan:
         advise: True to write the advisor's file.
         answer: True to write the file of the answer.
         time_stamp: ``YYYYmmddHHMMSS``, part of the names of all result files.
-        answers: The names of the questions about the whole comparison (``AnswerSpec``).
+        answers: The names of the requested answers about all comparisons of the plan (``AnswerSpec``).
         jobs: Number of processes or threads; 0 for one per processor.
         options: The values of plugins' options by their names in the plan (``OptionSpec.defaults``).
     """

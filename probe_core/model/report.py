@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from probe_core.exports import create_deprecated_exporter
-from probe_core.model import GRAVITY, Advice, Level, Mode, RowCounts, Suspect
+from probe_core.model import SEVERITIES, Advice, Level, Mode, RowCounts, Suspect
 from probe_core.model.answers import Answer
 from probe_core.model.batches import RowBatch
 from probe_core.model.columns import Array
@@ -34,10 +34,31 @@ class LineNumbers(Sequence[str]):
     def __len__(self) -> int:
         return self._count
 
-    def __getitem__(self, place: Any) -> Any:
-        if not 0 <= place < self._count:
-            raise IndexError(place)
-        return self.line(self.first + place)
+    def __getitem__(self, index: Any) -> Any:
+        if not 0 <= index < self._count:
+            raise IndexError(index)
+        return self.line(self.first + index)
+
+
+class FailureNote(str):
+    """A sentence on a contribution that failed, with its parts.
+
+    Attributes:
+        subject: The contribution and its distribution.
+        fix: The last sentence, on how to correct it; empty if there is none.
+    """
+
+    subject: str
+    fix: str
+
+    def __new__(cls, text: str, subject: str, fix: str = "") -> FailureNote:
+        """Return the note with the given parts."""
+        note = super().__new__(cls, text)
+        note.subject, note.fix = subject, fix
+        return note
+
+    def __getnewargs__(self) -> tuple[str, str, str]:  # type: ignore[override]
+        return str(self), self.subject, self.fix
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +69,9 @@ class Report:
         suspects: The rows to look at first.
         first_failure: The first row that fails by the rule of its table rather than by rounding.
         unreadable: The first few tensor files that could not be read.
-        notes: Sentences that the summary shows.
+        notes: Sentences that the summary shows; some are instances of ``FailureNote``.
         faults: Sentences on the files that a plugin failed to write.
-        problems: Reasons why the comparison gives no verdict; empty if it does.
+        problems: Sentences on the reasons why the comparison gives no verdict; empty if it does.
         regions: Descriptions of the calls that do not line up.
         answer: The verdict on the two runs; None if no plugin gives one.
         interrupted: True if the comparison was stopped before its end.
@@ -83,11 +104,11 @@ class Report:
         """The worst level of any row; calls that do not line up count as a warning."""
         levels = [level for level, count in self.counts.levels.items() if count]
         levels += [Level.WARNING] if self.regions else []
-        return max(levels, key=GRAVITY.__getitem__, default=Level.PASS)
+        return max(levels, key=SEVERITIES.__getitem__, default=Level.PASS)
 
     @property
     def is_judged(self) -> bool:
-        """Return True if rows were measured and every metric asked for gave a number."""
+        """Return True if rows were measured and each requested metric measured a row."""
         return not self.problems
 
 
@@ -116,7 +137,7 @@ def find_measured_rows(batch: RowBatch) -> Array:
 class RowCheck:
     """A check whether rows are measured, and metrics measure any; this base class only counts rows."""
 
-    def look(self, batch: RowBatch) -> int:
+    def check_batch(self, batch: RowBatch) -> int:
         """Check a batch, and return the number of its rows that were measured."""
         return int(find_measured_rows(batch).sum())
 
@@ -153,7 +174,7 @@ class ReportDraft:
         counts = self.counts
         for level, count in zip(Level, np.bincount(batch.verdicts.levels, minlength=len(Level)).tolist()):
             counts.levels[level] += count
-        counts.measured += self.check.look(batch)
+        counts.measured += self.check.check_batch(batch)
         counts.matched += int(batch.is_matched.sum())
         counts.target_only += int((~batch.golden.is_present).sum())
         counts.golden_only += int((~batch.target.is_present).sum())

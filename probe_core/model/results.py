@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +10,10 @@ from typing import Any
 import numpy as np
 
 from probe_core.model.columns import Array
-from probe_core.model.rows import GRAVITY, Drift, Measurement, Verdict
+from probe_core.model.rows import SEVERITIES, Drift, Measurement, Verdict
+
+NOISE = Drift._fields.index("noise")
+"""Column of ``VerdictColumn.drifts`` that is nan in rows without a distance; other columns may be nan in any row."""
 
 
 class MeasurementColumn:
@@ -97,7 +101,7 @@ class VerdictColumn:
 
     def __getitem__(self, line: int) -> Verdict:
         verdict: Verdict = self.table[self.codes[line]]
-        if self.drifts is None or self.drifts[line, 2] != self.drifts[line, 2]:
+        if self.drifts is None or np.isnan(self.drifts[line, NOISE]):
             return verdict
         return verdict._replace(drift=Drift(*self.drifts[line].tolist()))
 
@@ -106,7 +110,7 @@ class VerdictColumn:
         verdicts = [self.table[code] for code in self.codes[lines].tolist()]
         if self.drifts is not None:
             for place, drift in enumerate(self.drifts[lines].tolist()):
-                if drift[2] == drift[2]:
+                if not math.isnan(drift[NOISE]):
                     verdicts[place] = verdicts[place]._replace(drift=Drift._make(drift))
         return verdicts
 
@@ -140,12 +144,12 @@ class VerdictColumn:
     @property
     def has_drift(self) -> Array:
         """True for rows with a distance."""
-        return np.zeros(len(self.codes), bool) if self.drifts is None else ~np.isnan(self.drifts[:, 2])
+        return np.zeros(len(self.codes), bool) if self.drifts is None else ~np.isnan(self.drifts[:, NOISE])
 
     @property
     def levels(self) -> Array:
-        """The gravity of each row's level."""
-        return self.map_verdicts(lambda verdict: GRAVITY[verdict.level])
+        """The severity of each row's level."""
+        return self.map_verdicts(lambda verdict: SEVERITIES[verdict.level])
 
 
 @dataclass

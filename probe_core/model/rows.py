@@ -1,6 +1,6 @@
 """The data of a comparison: pairs, measurements, verdicts and rows.
 
-Records are matched into pairs, pairs are measured, measurements are judged, and the outcome is a row. Types
+Records are matched into pairs, pairs are measured, measurements are judged, and the result is a row. Types
 with one object per recorded value are named tuples, which are three times as fast to create as frozen
 dataclasses.
 """
@@ -15,6 +15,7 @@ from operator import add
 from typing import NamedTuple, Union
 
 from probe_core.errors import describe_error
+from probe_core.exports import add_alias
 from probe_core.model.dtypes import is_foreign_spelling, is_same_dtype
 from probe_core.model.values import Kind, Side, Slot
 
@@ -37,7 +38,7 @@ class Percent(str):
         return (self.ratio,)
 
 
-class How(str, Enum):
+class MatchKind(str, Enum):
     """Ways in which the two sides of a pair were matched.
 
     REGION marks rows of calls that do not line up in two aligned runs.
@@ -55,7 +56,7 @@ class Pair(NamedTuple):
 
     target: Slot | None
     golden: Slot | None
-    how: How = How.NAME
+    match_kind: MatchKind = MatchKind.NAME
 
     @property
     def matched(self) -> bool:
@@ -103,18 +104,21 @@ class Pair(NamedTuple):
         return self.target is not None and self.golden is not None and self.target.name != self.golden.name
 
     @property
-    def name(self) -> str:
-        """The name of the row: the target's, or the golden's if there is no target."""
+    def slot(self) -> Slot:
+        """The target slot, or the golden slot if there is no target."""
         slot = self.target or self.golden
         assert slot is not None
-        return slot.name
+        return slot
+
+    @property
+    def name(self) -> str:
+        """The name of the row: that of ``slot``."""
+        return self.slot.name
 
     @property
     def side(self) -> Side:
-        """The side of the target slot, or of the golden slot if there is no target."""
-        slot = self.target or self.golden
-        assert slot is not None
-        return slot.side
+        """The side of ``slot``."""
+        return self.slot.side
 
 
 class Reason(NamedTuple):
@@ -182,7 +186,8 @@ class Level(str, Enum):
     ERROR = "error"
 
 
-GRAVITY = {level: rank for rank, level in enumerate(Level)}
+SEVERITIES = {level: severity for severity, level in enumerate(Level)}
+"""The levels in ascending order of severity, as numbers."""
 
 
 class Colour(str, Enum):
@@ -242,7 +247,7 @@ class Verdict(NamedTuple):
         label: The text in the table's own column (Yes, No, Warning, Pass …).
         reasons: The evidence.
         failed: True if the row fails by the table's own rule, which the advisor reads.
-        drift: The distance of the tensors, for comparisons without a failed row.
+        drift: The distance of the tensors; None if the pair breaks a rule of the table.
         measured: False if there was nothing to judge.
     """
 
@@ -254,7 +259,7 @@ class Verdict(NamedTuple):
     measured: bool = True
 
 
-class Changed(NamedTuple):
+class ReplacedVerdict(NamedTuple):
     """A verdict that a judge replaced, with the judge's name and its reason."""
 
     judge: str
@@ -288,7 +293,7 @@ class Row(NamedTuple):
         mark: The highlight, if any.
         stack: The frames of the call, innermost first; None if the table shows none on this row.
         further: The verdicts of further policies, by the policy's name.
-        was: The verdicts that judges changed, in the order of the changes.
+        replaced_verdicts: The verdicts that judges replaced, in the order of the changes.
     """
 
     pair: Pair
@@ -299,7 +304,7 @@ class Row(NamedTuple):
     mark: Mark | None = None
     stack: tuple[str, ...] | None = None
     further: Mapping[str, Verdict] = {}
-    was: tuple[Changed, ...] = ()
+    replaced_verdicts: tuple[ReplacedVerdict, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,3 +392,7 @@ class RowCounts:
     def rows(self) -> int:
         """The number of rows in the table."""
         return self.matched + self.target_only + self.golden_only
+
+
+add_alias(Pair, "how", "match_kind")
+add_alias(Row, "was", "replaced_verdicts")

@@ -17,7 +17,7 @@ from probe_core.model.values import Mode, Record, Value
 MAX_ANCESTORS = 200
 """Limit on the number of modules around a call, against cycles in damaged files."""
 MAX_CACHED_SLOTS = 120_000
-"""Number of slots that a view of a run keeps in memory; others are made again when needed."""
+"""Number of slots that a view of a run caches; others are created again when they are needed."""
 
 
 @dataclass(frozen=True, slots=True)

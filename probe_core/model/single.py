@@ -26,7 +26,7 @@ def create_batch(pairs: Sequence[Pair], op: Op | None = None, verdicts: Sequence
         lines = np.array([ABSENT if slot is None else next(count) for slot in slots], int)
         # a run without values has a null value, to which no line refers
         sides.append(PairSide(create_columns([Record(0, described.key, present or (NO_SLOT,))]), lines))
-    match_codes = np.array([MATCH_KINDS.index(pair.how) for pair in pairs], int)
+    match_codes = np.array([MATCH_KINDS.index(pair.match_kind) for pair in pairs], int)
     batch = RowBatch(
         0, [described.key], np.array([0, len(pairs)]), sides[0], sides[1], match_codes, lambda key: described
     )

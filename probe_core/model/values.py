@@ -29,7 +29,7 @@ class Side(str, Enum):
     is_source: bool
 
     def __init__(self, text: str) -> None:
-        self.is_source = text in ("input", "parameters")  # an attribute, for it is asked for every value
+        self.is_source = text in ("input", "parameters")  # an attribute and not a property: it is read for every value
 
 
 class Kind(str, Enum):
@@ -90,7 +90,7 @@ class Value(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """A leaf value with its place in a record and the name of its row."""
+    """A recorded value with its side and path in its record, and the name of its row."""
 
     name: str
     side: Side
@@ -105,7 +105,13 @@ class Slot(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A recorded call of an API or a module, or a saved variable."""
+    """A recorded call of an API or a module, or a saved variable.
+
+    Attributes:
+        index: Its position in the run.
+        key: Its name.
+        slots: Its values, in the order in which they were recorded.
+    """
 
     index: int
     key: str

@@ -6,7 +6,7 @@ it cannot import.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -30,7 +30,17 @@ class Origin(NamedTuple):
 
 
 class PluginError(UserError):
-    """An error of a plugin, with its name and the way to fix it."""
+    """An error of a plugin, with its name and the way to fix it.
+
+    Attributes:
+        subject: The failed contribution and its distribution; empty if it is not known.
+    """
+
+    subject = ""
+
+
+FailureListener = Callable[[PluginError, str], None]
+"""A function that notes, once, that a plugin failed, and the effect on the result."""
 
 
 def describe_fix(distribution: str) -> str:
@@ -57,7 +67,10 @@ def create_plugin_error(error: BaseException, subject: str, origin: Origin) -> P
         return None
     if origin.is_of_probe and not isinstance(error, ImportError):
         return None
-    return PluginError(f"{subject} of {origin} failed: {describe_error(error)}.", describe_fix(origin.distribution))
+    contribution = f"{subject} of {origin}"
+    plugin_error = PluginError(f"{contribution} failed: {describe_error(error)}.", describe_fix(origin.distribution))
+    plugin_error.subject = contribution
+    return plugin_error
 
 
 @contextmanager
@@ -70,7 +83,7 @@ def blame_plugin(subject: str, origin: Origin, allowed: type[Exception] = UserEr
     try:
         yield
     except BaseException as error:  # including SystemExit, because a plugin must not end a command
-        blame = None if isinstance(error, allowed) else create_plugin_error(error, subject, origin)
-        if blame is None:
+        plugin_error = None if isinstance(error, allowed) else create_plugin_error(error, subject, origin)
+        if plugin_error is None:
             raise
-        raise blame from error
+        raise plugin_error from error

@@ -17,13 +17,11 @@ def probe_commands() -> list[CommandSpec]:
     """Return the commands that need no plugin."""
     return [
         CommandSpec(
-            "compare",
-            "Compare two recorded runs and say where they diverge first.",
-            "probe_core.cli.compare:compare",
+            "compare", "Compare two recorded runs and say where they diverge first.", "probe_core.cli.compare:compare"
         ),
         CommandSpec(
             "plugins",
             "List the installed plugins, their contributions, and what is broken.",
-            "probe_core.cli.plugins:plugins",
+            "probe_core.checking.command:plugins",
         ),
     ]

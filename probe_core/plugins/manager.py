@@ -28,7 +28,7 @@ from probe_core.plugins.blame import Origin, PluginError, describe_fix
 from probe_core.plugins.distributions import PLUGINS_VARIABLE, create_missing_error, find_provider, provides
 from probe_core.plugins.hookspecs import GROUP, HOOKSPECS
 from probe_core.plugins.parameters import parse_parameters, split_parameters
-from probe_core.plugins.specs import KINDS, ReaderSpec, Spec, address, problem_of
+from probe_core.plugins.specs import KINDS, ReaderSpec, Spec, find_spec_problem, import_address
 from probe_core.store.files import DEFAULT_RECORD_FILES
 from probe_core.store.frames import FRAMEWORK_FRAMES
 
@@ -198,7 +198,7 @@ class Manager:
             return named
         spec_type: type[Spec] | None = None
         with self._guard(self._kits[kind]):
-            self.kinds[kind] = spec_type = _check_kind(kind, address(named))
+            self.kinds[kind] = spec_type = _check_kind(kind, import_address(named))
         return spec_type
 
     def _collect(self, kind: str) -> list[Contribution]:
@@ -217,7 +217,7 @@ class Manager:
                 for spec in specs:
                     if not isinstance(spec, spec_type):
                         raise TypeError(f"probe_{kind} must return {spec_type.__name__}, not {type(spec).__name__}")
-                    if problem := problem_of(spec):
+                    if problem := find_spec_problem(spec):
                         raise TypeError(f"probe_{kind}: {problem}")
                 contributions += [Contribution(replace(spec, origin=plugin.origin), plugin) for spec in specs]
                 FRAMEWORK_FRAMES.update(*(s.framework_frames for s in specs if isinstance(s, ReaderSpec)))
@@ -292,28 +292,28 @@ class Manager:
         return create_missing_error(f'The option "{name}"', distribution)
 
     def notify(self, hook: str, returns: type[object] | None = None, **arguments: Any) -> list[Any]:
-        """Call a hook on every plugin and return the answers that are not None; exceptions become warnings.
+        """Call a hook on every plugin and return the results that are not None; exceptions become warnings.
 
         Args:
             hook: The name of the hook.
-            returns: The type that answers must have; None for any.
+            returns: The type that results must have; None for any.
             arguments: The arguments of the hook.
         """
-        answers = []
+        results = []
         caller: pluggy.HookCaller = getattr(self._pluggy.hook, hook)
         for implementation in caller.get_hookimpls():
             wanted = {name: arguments[name] for name in implementation.argnames}
             try:
-                answers.append(_check_answer(implementation.function(**wanted), returns))
+                results.append(_check_result(implementation.function(**wanted), returns))
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # as in _guard
                 origin = self.plugins[implementation.plugin_name].origin
                 what = f"{hook} of {origin} failed: {describe_error(error)}."
                 warn(PluginError(what, describe_fix(origin.distribution)), "The comparison goes on without it.")
-        return [answer for answer in answers if answer is not None]
+        return [result for result in results if result is not None]
 
-    def find_culprit(self, trace: TracebackType | None) -> Plugin | None:
+    def find_failing_plugin(self, trace: TracebackType | None) -> Plugin | None:
         """Return the third-party plugin whose code a traceback runs through; None if there is none."""
         third_party = {item.package: item for item in self.plugins.values() if not item.origin.is_of_probe}
         while trace is not None:
@@ -335,10 +335,10 @@ def warn(error: PluginError, effect: str) -> None:
     warnings.warn(f"{error.what} {effect} {error.fix}", PluginWarning, stacklevel=3)
 
 
-def _check_answer(answer: T, kind: type[object] | None) -> T:
-    if answer is not None and kind is not None and not isinstance(answer, kind):
-        raise TypeError(f"must return {kind.__name__}, not {type(answer).__name__}")
-    return answer
+def _check_result(result: T, kind: type[object] | None) -> T:
+    if result is not None and kind is not None and not isinstance(result, kind):
+        raise TypeError(f"must return {kind.__name__}, not {type(result).__name__}")
+    return result
 
 
 def _create_plugin(point: metadata.EntryPoint) -> Plugin:

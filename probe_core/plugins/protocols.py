@@ -1,39 +1,33 @@
-"""Interfaces of the objects that the factories of specs make."""
+"""Interfaces of the objects that the factories of specs make.
+
+An object may implement further methods, which are interfaces of their own: a metric that measures whole batches is a
+``BatchMetric``. Such an interface is checked at runtime by the names of its methods.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from probe_core.exports import create_deprecated_exporter
+from probe_core.exports import add_alias, create_deprecated_exporter
 from probe_core.plugins.specs import TableSpec
 
 if TYPE_CHECKING:
     from probe_core.errors import UserError
     from probe_core.matching.matching import Matching
     from probe_core.matching.views import Views
-    from probe_core.model import (
-        Cell,
-        Column,
-        Measurement,
-        Measurements,
-        Mode,
-        Op,
-        Row,
-        Ruling,
-        Suspect,
-        Verdict,
-    )
+    from probe_core.model import Cell, Column, Measurement, Measurements, Mode, Op, Row, Ruling, Suspect, Verdict
     from probe_core.model.answers import Answer
     from probe_core.model.batches import RowBatch
-    from probe_core.model.measure import OpenPair
+    from probe_core.model.measure import OpenPair, PairGroup
     from probe_core.model.plan import Plan
     from probe_core.model.report import MetricUse, Report, ReportDraft, RowCheck
+    from probe_core.model.results import MeasurementColumn, VerdictColumn
     from probe_core.model.run import Run
-    from probe_core.plugins.blame import PluginError
+    from probe_core.plugins.blame import FailureListener
     from probe_core.plugins.manager import Manager
     from probe_core.store.layout import Pairing, RecordFiles, RunPair
 
@@ -56,17 +50,21 @@ class Matcher(Protocol):
 
 
 class Viewer(Protocol):
-    """A translation of the names of two runs for matchers.
-
-    A viewer with a method ``select(target, golden)`` may leave out records before any view is made. It returns
-    both runs, and sentences on what is left out.
-    """
+    """A translation of the names of two runs for matchers."""
 
     def check(self, plan: Plan) -> None:
         """Raise UserError if a mapping file of the plan is not valid, before any run is opened."""
 
     def views(self, plan: Plan, manager: Manager, target: Run, golden: Run) -> Views | None:
         """Return both runs as the plan's matcher sees them; None to leave them as they are."""
+
+
+@runtime_checkable
+class SelectingViewer(Protocol):
+    """A viewer that may leave out records before any view is made."""
+
+    def select(self, target: Run, golden: Run) -> tuple[Run, Run, Sequence[str]]:
+        """Return both runs without these records, and sentences on them."""
 
 
 class Metric(Protocol):
@@ -76,6 +74,22 @@ class Metric(Protocol):
         """Return a measurement per column. Called only for pairs that can be measured."""
 
 
+@runtime_checkable
+class GroupMetric(Protocol):
+    """A metric that measures pairs together. Its method ``measure``, if it has one, measures all other pairs."""
+
+    def measure_group(self, group: PairGroup) -> list[MeasurementColumn]:
+        """Return the measurements of all pairs of a group for each column. Both tensors of each pair are open."""
+
+
+@runtime_checkable
+class BatchMetric(Protocol):
+    """A metric that reads recorded values, and measures batches without opening tensors."""
+
+    def measure_batch(self, batch: RowBatch) -> list[MeasurementColumn]:
+        """Return the measurements of all rows of a batch for each column."""
+
+
 class Policy(Protocol):
     """A rule that judges one pair by its measurements."""
 
@@ -83,22 +97,53 @@ class Policy(Protocol):
         """Return the verdict on a pair. Called for pairs without partner as well."""
 
 
+@runtime_checkable
+class GroupPolicy(Policy, Protocol):
+    """A policy that judges pairs together."""
+
+    def judge_group(self, group: PairGroup, measurements: Mapping[str, MeasurementColumn]) -> VerdictColumn:
+        """Return the verdicts on all pairs of a group. Both tensors of each pair are open."""
+
+
+@runtime_checkable
+class BatchPolicy(Protocol):
+    """A policy that judges batches without opening tensors."""
+
+    def judge_batch(self, batch: RowBatch) -> VerdictColumn:
+        """Return the verdicts on all rows of a batch."""
+
+
+@runtime_checkable
+class PartialBatchPolicy(BatchPolicy, Protocol):
+    """A policy that judges batches of some kinds of data only, and single pairs or groups of all others."""
+
+    batch_modes: Collection[Mode]
+
+
 class Judge(Protocol):
-    """A rule on the rows of an op after the policy; made for each comparison, called op by op in order."""
+    """A rule on the rows of an op, applied after the policy. A judge sees the ops of one comparison in order."""
 
     def judge(self, op: Op, rows: Sequence[Row]) -> Mapping[int, Ruling]:
         """Return the verdicts to change, by the row's position in ``rows``."""
 
 
+@runtime_checkable
+class BatchJudge(Protocol):
+    """A judge that receives whole batches, each with all rows of its ops."""
+
+    def judge_batch(self, batch: RowBatch) -> Mapping[int, Ruling]:
+        """Return the verdicts to change, by the row's position in the batch."""
+
+
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenComparison:
     """Two opened runs that are about to be compared.
 
     Attributes:
         plan: The plan of the comparison.
         manager: The plugins.
         target: The run under test.
-        golden: The reference run.
+        golden: The trusted run.
         mode: The kind of data in both runs.
         is_debug: True for variables that a script saved on their own.
         has_stacks: True if the table shows call stacks.
@@ -106,7 +151,7 @@ class Opened:
         added_columns: The metrics that the plan adds to the table, with their columns.
         label_policies: The policies whose labels have columns of their own.
         metric_uses: The metrics that are measured.
-        blame: Function that notes, once, that a plugin failed, and the consequence for the result.
+        note_failure: Function that notes that a plugin failed, and the effect on the result.
     """
 
     plan: Plan
@@ -120,7 +165,7 @@ class Opened:
     added_columns: Sequence[tuple[str, str]]
     label_policies: Sequence[str]
     metric_uses: Sequence[MetricUse]
-    blame: Callable[[PluginError, str], None]
+    note_failure: FailureListener
 
     def columns(self, mode: Mode) -> Sequence[Column]:
         """Return the columns of the table of ``mode``."""
@@ -136,7 +181,7 @@ class Comparer(Protocol):
 
 
 class Finder(Protocol):
-    """A search for the suspects; it is a ``RowFinder``, or has a method ``add_batch(batch, lines)``."""
+    """A search for the suspects. A finder is also a ``RowFinder`` or a ``BatchFinder``, which receive the rows."""
 
     @property
     def found(self) -> list[Suspect]:
@@ -145,14 +190,14 @@ class Finder(Protocol):
     first_failure: Suspect | None
     """The first row that fails by the rule of its table rather than by rounding."""
 
-    def answer(self, draft: ReportDraft, opened: Opened, pair: RunPair, compare: Comparer) -> Answer | None:
+    def answer(self, draft: ReportDraft, opened: OpenComparison, pair: RunPair, compare: Comparer) -> Answer | None:
         """Return the verdict on two runs after the last row; it may need further comparisons by ``compare``."""
 
     def plain(self) -> Any:
-        """Return all that was found as JSON data, for a comparison that is resumed."""
+        """Return the state of the finder as JSON data, for a resumed comparison."""
 
     def restore(self, plain: Any) -> None:
-        """Take in what ``plain`` returned."""
+        """Restore the state that ``plain`` returned."""
 
 
 class RowFinder(Finder, Protocol):
@@ -162,11 +207,16 @@ class RowFinder(Finder, Protocol):
         """Add the rows of one op; ``lines`` are their positions in the result files."""
 
 
-class Witness(Protocol):
-    """An observer of the judged rows of one comparison, in the order of the target's run."""
+@runtime_checkable
+class BatchFinder(Protocol):
+    """A finder that receives whole batches."""
 
-    def write(self, op: Op, rows: Sequence[Row]) -> None:
-        """Take in the rows of one op."""
+    def add_batch(self, batch: RowBatch, lines: Sequence[str]) -> None:
+        """Add the rows of a batch; ``lines`` are their positions in the result files."""
+
+
+class WitnessFile(Protocol):
+    """The file of an observer of one comparison, which receives the judged rows in the order of the target's run."""
 
     def close(self, *, interrupted: bool = False) -> Path:
         """Complete the observer's file and return its path."""
@@ -175,8 +225,23 @@ class Witness(Protocol):
         """Remove everything written so far."""
 
 
+class Witness(WitnessFile, Protocol):
+    """An observer of the rows of each op."""
+
+    def write(self, op: Op, rows: Sequence[Row]) -> None:
+        """Observe the rows of one op."""
+
+
+@runtime_checkable
+class BatchWitness(WitnessFile, Protocol):
+    """An observer of whole batches."""
+
+    def write_batch(self, batch: RowBatch) -> None:
+        """Observe the rows of a batch."""
+
+
 class Conclusion(Protocol):
-    """Conclusions of an answerer, of one step or of all."""
+    """A conclusion that can be printed: on all steps, or on a single step."""
 
     @property
     def answer(self) -> Answer | None:
@@ -191,7 +256,7 @@ class Conclusion(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class PairResult:
     """A comparison that ended with a report or an error.
 
     Attributes:
@@ -212,7 +277,7 @@ class Finished:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class AllResults:
     """All comparisons of a plan that have ended; fewer than there are pairs if they were interrupted.
 
     ``answer`` is the verdict over all of them, once it is known.
@@ -221,22 +286,26 @@ class Compared:
     plan: Plan
     manager: Manager
     pairing: Pairing
-    finished: Sequence[Finished]
+    finished: Sequence[PairResult]
     answer: Answer | None = None
 
 
 class Answerer(Protocol):
-    """A question about a comparison over all its ranks.
+    """A component that draws conclusions from all comparisons of a plan."""
 
-    An answerer with a method ``revise(compared)`` returns the comparisons, whose verdicts it may replace, before
-    any answer is given.
-    """
-
-    def witness(self, opened: Opened, pair: RunPair) -> Witness | None:
+    def witness(self, opened: OpenComparison, pair: RunPair) -> Witness | BatchWitness | None:
         """Return the observer of one comparison's rows; None if there is nothing to observe."""
 
-    def conclude(self, compared: Compared) -> Iterable[Conclusion]:
-        """Return the answers, once all comparisons have ended."""
+    def conclude(self, compared: AllResults) -> Iterable[Conclusion]:
+        """Return the conclusions, once all comparisons have ended."""
+
+
+@runtime_checkable
+class RevisingAnswerer(Protocol):
+    """An answerer that may replace the verdicts of comparisons before any conclusion is drawn."""
+
+    def revise(self, compared: AllResults) -> Sequence[PairResult]:
+        """Return all comparisons with their final verdicts."""
 
 
 class PlanOption(Protocol):
@@ -255,15 +324,23 @@ class Scheduler(Protocol):
     def find_interrupted(self, plan: Plan) -> str | None:
         """Return the time stamp of the interrupted comparison that ``plan`` resumes; None if there is none."""
 
-    def run(self, plan: Plan, manager: Manager, pairs: Sequence[RunPair]) -> Iterator[Finished]:
+    def run(self, plan: Plan, manager: Manager, pairs: Sequence[RunPair]) -> Iterator[PairResult]:
         """Yield each comparison when it ends, in any order.
 
         An error of one comparison is part of its result. Results of an earlier command are yielded first.
         """
 
 
+@runtime_checkable
+class NotebookPage(Protocol):
+    """A reporter that shows the verdict in a notebook."""
+
+    def head(self, comparison: Any) -> str:
+        """Return the verdict as HTML."""
+
+
 class CellTable(Protocol):
-    """The columns of a table, whose cells are made from rows."""
+    """The columns of a table, which create cells from rows."""
 
     headers: Sequence[str]
 
@@ -320,20 +397,22 @@ class Output(Protocol):
     def find_metrics(self, plan: Plan, manager: Manager, mode: Mode) -> Sequence[str]:
         """Return the metrics that the result files need in addition to those of the table."""
 
-    def create_table(self, opened: Opened) -> CellTable:
+    def create_table(self, opened: OpenComparison) -> CellTable:
         """Return the table of the mode of two runs."""
 
-    def create_check(self, opened: Opened) -> RowCheck:
+    def create_check(self, opened: OpenComparison) -> RowCheck:
         """Return an object that checks whether rows are measured, and whether each metric measures any."""
 
-    def open_files(self, opened: Opened, pair: RunPair, draft: ReportDraft) -> ResultFiles:
+    def open_files(self, opened: OpenComparison, pair: RunPair, draft: ReportDraft) -> ResultFiles:
         """Return the result files of a comparison, which are written while ``draft`` is filled."""
 
 
+add_alias(OpenComparison, "blame", "note_failure")
 __getattr__ = create_deprecated_exporter(
     __name__,
     dict.fromkeys(
         ("AnswerWriter", "Highlighter", "MergeOption", "PageWriter", "Reporter", "TableWriter"), "probe_reporters.api"
     )
     | {"Executor": "probe_ranks.api"},
+    {"Compared": "AllResults", "Finished": "PairResult", "Opened": "OpenComparison"},
 )

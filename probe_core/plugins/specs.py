@@ -65,11 +65,11 @@ class Spec:
             PluginError: The plugin raised an exception.
         """
         with blame_plugin(self.title, self.origin):
-            factory = address(self.factory) if isinstance(self.factory, str) else self.factory
+            factory = import_address(self.factory) if isinstance(self.factory, str) else self.factory
             return factory(**self.values)
 
 
-def problem_of(spec: Spec) -> str:
+def find_spec_problem(spec: Spec) -> str:
     """Return a sentence on a field of a spec that is not valid; empty if all are."""
     if not isinstance(spec.name, str) or not spec.name or not isinstance(spec.summary, str):
         return f"a name and a summary must be texts, not {spec.name!r:.80} and {spec.summary!r:.80}"
@@ -83,7 +83,7 @@ def problem_of(spec: Spec) -> str:
     return ""
 
 
-def address(text: str) -> Any:
+def import_address(text: str) -> Any:
     """Import and return the object at ``"package.module:attribute"``."""
     module, _, attribute = text.partition(":")
     return getattr(importlib.import_module(module), attribute)
@@ -143,20 +143,27 @@ class FinderSpec(Spec):
     metrics: Mapping[Mode, tuple[str, ...]] = field(default_factory=dict)
 
 
+class AnswerStage(str, Enum):
+    """Times at which conclusions are printed: before and after all summaries, or if an option asks for them."""
+
+    FIRST = "first"
+    LAST = "last"
+    ASKED = "asked"
+
+
 @dataclass(frozen=True, slots=True)
 class AnswerSpec(Spec):
-    """A question about a whole comparison, over all its ranks (makes a ``protocols.Answerer``).
+    """An answer to a question about all comparisons of a plan (makes a ``protocols.Answerer``).
 
     Attributes:
         policies: Policies whose verdicts it reads from ``Row.further``.
         metrics: Metrics that it needs in addition to the table's, by mode.
-        given: ``"asked"`` if an option asks for it; else it is given for every comparison, ``"first"`` of all
-            that is printed or ``"last"``.
+        given: The stage at which its conclusions are printed; every plan has the stages other than ``ASKED``.
     """
 
     policies: tuple[str, ...] = ()
     metrics: Mapping[Mode, tuple[str, ...]] = field(default_factory=dict)
-    given: str = "asked"
+    given: AnswerStage | str = AnswerStage.ASKED
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +213,7 @@ class ImportedSpec(Spec):
             PluginError: It cannot be imported.
         """
         with blame_plugin(self.title, self.origin):
-            return address(self.factory) if isinstance(self.factory, str) else self.factory()
+            return import_address(self.factory) if isinstance(self.factory, str) else self.factory()
 
 
 @dataclass(frozen=True, slots=True)

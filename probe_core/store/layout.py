@@ -18,7 +18,7 @@ class RunPair:
 
     Attributes:
         target: The record file of the run under test.
-        golden: The record file of the reference run.
+        golden: The record file of the trusted run.
         part: The subdirectory of the output for the results, such as ``step0``; empty for the output itself.
         label: ``rank{n}`` if a run has several ranks, ``rank{target}-rank{golden}`` if the numbers differ,
             otherwise empty.

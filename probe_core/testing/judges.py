@@ -11,12 +11,7 @@ from probe_core.plugins.specs import JudgeSpec
 from probe_core.testing.arrays import EDGES, edge_pairs
 from probe_core.testing.pairs import pair_of
 
-_OP_KEYS = (
-    "Functional.op.0.forward",
-    "Functional.empty.0.forward",
-    "Functional.op.0.backward",
-    "Module.a.B.forward.0",
-)
+_OP_KEYS = ("Functional.op.0.forward", "Functional.empty.0.forward", "Functional.op.0.backward", "Module.a.B.forward.0")
 _SIDES = ("input.0", "output.0")
 
 

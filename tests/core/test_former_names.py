@@ -6,6 +6,8 @@ from importlib import import_module
 
 import pytest
 
+from probe_core.model import MatchKind, Pair
+
 FORMER_HOMES = {
     "probe_core.cli.console": (
         "probe_core.console",
@@ -57,3 +59,26 @@ def test_former_place_gives_the_moved_class_with_a_warning(name: str, home: str)
     module, _, attribute = f"probe_core.{name}".rpartition(".")
     with pytest.warns(DeprecationWarning, match=rf"{attribute} moved to {home}\.{attribute}"):
         assert getattr(import_module(module), attribute) is getattr(import_module(home), attribute)
+
+
+@pytest.mark.parametrize(
+    ("former", "name"),
+    [
+        ("model.Changed", "ReplacedVerdict"),
+        ("model.GRAVITY", "SEVERITIES"),
+        ("model.How", "MatchKind"),
+        ("matching.matching.partners_of", "find_partners"),
+        ("plugins.protocols.Compared", "AllResults"),
+        ("plugins.protocols.Finished", "PairResult"),
+        ("plugins.protocols.Opened", "OpenComparison"),
+    ],
+)
+def test_renamed_class_is_given_by_its_former_name_with_a_warning(former: str, name: str) -> None:
+    module, _, attribute = f"probe_core.{former}".rpartition(".")
+    with pytest.warns(DeprecationWarning, match=rf"{attribute} is called {name} now"):
+        assert getattr(import_module(module), attribute) is getattr(import_module(module), name)
+
+
+def test_renamed_attribute_is_given_by_its_former_name_with_a_warning() -> None:
+    with pytest.warns(DeprecationWarning, match=r"Pair\.how is called match_kind now"):
+        assert getattr(Pair(None, None), "how") is MatchKind.NAME  # noqa: B009

@@ -19,7 +19,7 @@ from support.runs.recorded import forward, tensor, write_run
 
 import probe_core
 from probe_core.errors import UserError
-from probe_core.flow.tools import Tools
+from probe_core.flow.evaluation import RowEvaluator
 from probe_core.library import OPTION_NAMES
 from probe_core.model import Level
 from probe_core.plugins.manager import Manager
@@ -30,13 +30,13 @@ from probe_core.plugins.specs import ReporterSpec
 def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the rows measured so far in this process."""
     names: list[str] = []
-    begin = Tools.begin
+    begin = RowEvaluator.begin
 
     def counted(self: Any, batch: Any) -> None:
         names.extend(pair.name for pair in batch.pairs(0, len(batch)))
         begin(self, batch)
 
-    monkeypatch.setattr(Tools, "begin", counted)
+    monkeypatch.setattr(RowEvaluator, "begin", counted)
     return names
 
 

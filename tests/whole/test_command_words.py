@@ -17,10 +17,10 @@ import pytest
 from support.programs import preloaded
 from support.runs.details_csv import ENGLISH, GOOD, output, row, write
 
-from probe_core.cli.extending import add_plugin_options
-from probe_core.cli.main import EXIT_CODES
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import CommandSpec
+from probe_core.terminal.exit_codes import EXIT_CODES
+from probe_core.terminal.plugin_options import add_plugin_options
 
 DOCS = Path(__file__).parents[2] / "docs"
 OLDER = {

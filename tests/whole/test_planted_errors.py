@@ -20,7 +20,7 @@ import torch
 from probe_precheck.assignment import Assignment
 from probe_precheck.calls import RecordedCalls
 from probe_precheck.checking import rule_of
-from probe_precheck.comparison import Compared, compare_details
+from probe_precheck.comparison import AllResults, compare_details
 from probe_precheck.judging import Judge
 from probe_precheck.model import Call, Outcome, Result, Skipped, Status
 from probe_precheck.results import ResultFiles
@@ -137,7 +137,7 @@ class Checked(NamedTuple):
     recorded: Recorded
     gpu: Device
     npu: Device
-    compared: Compared
+    compared: AllResults
 
 
 @pytest.fixture(scope="module")

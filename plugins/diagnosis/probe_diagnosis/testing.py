@@ -58,7 +58,7 @@ def _create_timeline(directory: Path, calls: dict[str, Any]) -> Timeline:
         run = open_run(manager, path)
         return Timeline(RankFacts(), run, run)
     facts = RankFacts()
-    comparison = RunComparison(Plan(path, path, directory, "0"), manager, path, path)
+    comparison = RunComparison.open(Plan(path, path, directory, "0"), manager, path, path)
     for batch in comparison.batches(0):
         facts.add(batch)
     return Timeline(facts, comparison.opened.target, comparison.opened.golden)

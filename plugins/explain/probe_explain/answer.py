@@ -9,7 +9,7 @@ from typing import Any
 
 from probe_core import console
 from probe_core.model.plan import Plan
-from probe_core.plugins.protocols import Compared, Opened
+from probe_core.plugins.protocols import AllResults, OpenComparison
 from probe_core.store.layout import RunPair
 from probe_explain.files import write_files
 from probe_explain.printing import print_verdict
@@ -41,10 +41,10 @@ class ExplainConclusion:
 class TargetExplainer:
     """Answer that computes the calls of all ranks of the target again, once they are compared."""
 
-    def witness(self, opened: Opened, pair: RunPair) -> None:
+    def witness(self, opened: OpenComparison, pair: RunPair) -> None:
         """Observe nothing; the record files are read again at the end."""
 
-    def conclude(self, compared: Compared) -> Iterator[ExplainConclusion]:
+    def conclude(self, compared: AllResults) -> Iterator[ExplainConclusion]:
         """Write the verdict on the target, and yield it ready to be printed.
 
         Raises:

@@ -10,13 +10,13 @@ import click
 from probe_reporters.api import claim_time_stamp
 
 from probe_core import console
-from probe_core.cli.main import EXIT_DATA_LOST, EXIT_FINDINGS, EXIT_FINISHED, EXIT_INTERRUPTED
-from probe_core.cli.options import Location, NumberRanges
-from probe_core.cli.spelling import Command, option
 from probe_core.errors import UserError
 from probe_core.model.plan import get_time_stamp
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import ReporterSpec
+from probe_core.terminal.exit_codes import EXIT_DATA_LOST, EXIT_FINDINGS, EXIT_FINISHED, EXIT_INTERRUPTED
+from probe_core.terminal.option_types import Location, NumberRanges
+from probe_core.terminal.spelling import Command, option
 
 TIMEOUT = 600.0
 

@@ -10,10 +10,10 @@ import click
 from probe_reporters.api import claim_time_stamp
 
 from probe_core import console
-from probe_core.cli.main import EXIT_DATA_LOST, EXIT_FINISHED
-from probe_core.cli.spelling import Command, option
 from probe_core.errors import format_count
 from probe_core.model.plan import get_time_stamp
+from probe_core.terminal.exit_codes import EXIT_DATA_LOST, EXIT_FINISHED
+from probe_core.terminal.spelling import Command, option
 
 if TYPE_CHECKING:
     from probe_legacy.acl.convert import Place

@@ -9,11 +9,11 @@ from typing import Any
 import click
 
 from probe_core import console
-from probe_core.cli.main import EXIT_FINISHED
-from probe_core.cli.options import Location
-from probe_core.cli.spelling import Command, option
 from probe_core.errors import UserError
 from probe_core.plugins.manager import Manager
+from probe_core.terminal.exit_codes import EXIT_FINISHED
+from probe_core.terminal.option_types import Location
+from probe_core.terminal.spelling import Command, option
 
 
 @click.command(cls=Command)

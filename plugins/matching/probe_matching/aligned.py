@@ -16,8 +16,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from probe_core.matching.matching import NO_PARTNER, Matching, partners_of
-from probe_core.model import How, Kind, Record
+from probe_core.matching.matching import NO_PARTNER, Matching, find_partners
+from probe_core.model import Kind, MatchKind, Record
 from probe_core.model.plan import Plan
 from probe_core.model.run import Construct, Run
 from probe_core.store.names import canonicalize, drop_count, is_debug, is_gradient
@@ -35,8 +35,8 @@ class AlignmentMatcher:
         calls = dict(streams.pair_calls())
         partners = array("q")
         for index in range(len(target)):
-            partners.extend(partners_of(target, index, golden, calls.get(index)))
-        matching = Matching(How.ALIGNED, partners)
+            partners.extend(find_partners(target, index, golden, calls.get(index)))
+        matching = Matching(MatchKind.ALIGNED, partners)
         for region in find_regions(target, golden, calls):
             pair_edges(matching, region, target, golden)
             matching.regions.append(region)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from array import array
 
-from probe_core.matching.matching import Matching, index_by_canonical_name, partners_of
-from probe_core.model import How, Record
+from probe_core.matching.matching import Matching, find_partners, index_by_canonical_name
+from probe_core.model import MatchKind, Record
 from probe_core.model.plan import Plan
 from probe_core.model.run import Run
 from probe_core.store.names import canonicalize, drop_count
@@ -41,8 +41,8 @@ class FuzzyMatcher:
             if partner is not None and index in aligned and not is_loose:
                 partners.extend(range(golden.starts[partner], golden.starts[partner + 1]))
             else:
-                partners.extend(partners_of(target, index, golden, partner))
-        return Matching(How.FUZZY, partners)
+                partners.extend(find_partners(target, index, golden, partner))
+        return Matching(MatchKind.FUZZY, partners)
 
     @staticmethod
     def _pair_leftovers(calls: dict[int, int], names: list[str], golden: Run) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from probe_core.errors import UserError, find_nearest_names, format_count
-from probe_core.files.given import describe_yaml_error, parse_yaml, read_regular_file
+from probe_core.files.user_files import describe_yaml_error, parse_yaml, read_regular_file
 from probe_core.matching.exact import ExactMatcher
 from probe_core.matching.matching import Matching
 from probe_core.model.plan import Plan

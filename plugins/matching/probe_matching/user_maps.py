@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from probe_core.errors import UserError, suggest_name
-from probe_core.files.given import describe_yaml_error, parse_yaml, read_regular_file
+from probe_core.files.user_files import describe_yaml_error, parse_yaml, read_regular_file
 from probe_matching.name_table import NameTable, SlotMap
 
 VALUE_KINDS = ("args", "outputs", "parameters", "parameters_grad")

@@ -10,10 +10,16 @@ from probe_precheck.api import Status
 from probe_precheck.settings import Settings
 
 from probe_core import console
-from probe_core.cli.main import EXIT_DATA_LOST, EXIT_FINDINGS, EXIT_FINISHED, EXIT_INTERRUPTED, EXIT_USER_ERROR
 from probe_core.errors import UserError
 from probe_core.model.plan import get_time_stamp
 from probe_core.plugins.manager import Manager
+from probe_core.terminal.exit_codes import (
+    EXIT_DATA_LOST,
+    EXIT_FINDINGS,
+    EXIT_FINISHED,
+    EXIT_INTERRUPTED,
+    EXIT_USER_ERROR,
+)
 from probe_online import settings as online
 from probe_online import words
 from probe_online.run import ReceptionPlan, ReceptionResult, receive

@@ -15,7 +15,7 @@ from probe_core.errors import UnreadableTensor
 from probe_core.model import Kind, Op, Pair, Row
 from probe_core.model.measure import is_numeric
 from probe_core.model.report import Report
-from probe_core.plugins.protocols import Opened
+from probe_core.plugins.protocols import OpenComparison
 from probe_page.pictures import draw_picture
 from probe_page.rows import RowFacts
 
@@ -103,13 +103,13 @@ def _have_tensors(pair: Pair) -> bool:
     return all(side.kind is Kind.TENSOR and side.data_name is not None and not side.is_empty for side in sides)
 
 
-def draw_pictures(report: Report, opened: Opened, candidates: CandidateCollector) -> dict[int, dict[str, Any]]:
+def draw_pictures(report: Report, opened: OpenComparison, candidates: CandidateCollector) -> dict[int, dict[str, Any]]:
     """Return the pictures of the selected rows by row number; rows whose tensors cannot be read are left out."""
     return {} if report.interrupted else dict(_draw_candidates(opened, candidates.select(report)))
 
 
 def _draw_candidates(
-    opened: Opened, selected: Sequence[tuple[PictureCandidate, int]]
+    opened: OpenComparison, selected: Sequence[tuple[PictureCandidate, int]]
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     remaining = MAX_TOTAL_ELEMENTS
     for candidate, limit in selected:

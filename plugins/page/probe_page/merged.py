@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from probe_core import console
 from probe_core.errors import UserError, make_printable
-from probe_core.files.given import read_regular_file
+from probe_core.files.user_files import read_regular_file
 from probe_page.sheet import encode_number, write_sheet
 
 if TYPE_CHECKING:

@@ -14,13 +14,13 @@ from probe_core.errors import UserError
 from probe_core.files.atomic import AtomicFile, create_write_error, make_directory
 from probe_core.model.answers import Answer
 from probe_core.plugins.parameters import split_parameters
-from probe_core.plugins.protocols import Compared, Finished
+from probe_core.plugins.protocols import AllResults, PairResult
 from probe_page.language import FORMAT
 
 if TYPE_CHECKING:
     from probe_diagnosis.api import CallDepth
 
-    from probe_core.plugins.protocols import Opened
+    from probe_core.plugins.protocols import OpenComparison
     from probe_core.store.layout import RunPair
     from probe_page.document import OverviewEntry
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 class Overview:
     """Answer of a comparison of several ranks or steps whose plan writes pages."""
 
-    def witness(self, opened: Opened, pair: RunPair) -> None:
+    def witness(self, opened: OpenComparison, pair: RunPair) -> None:
         """Observe nothing; the reports say all."""
 
-    def conclude(self, results: Compared) -> Iterator[OverviewPage]:
+    def conclude(self, results: AllResults) -> Iterator[OverviewPage]:
         """Write the page, and yield it ready to be printed; nothing of a single comparison.
 
         Raises:
@@ -60,7 +60,7 @@ class OverviewPage:
         console.show(f"  wrote {self.path}")
 
 
-def _write_overview_page(compared: Compared, lang: str) -> Path:
+def _write_overview_page(compared: AllResults, lang: str) -> Path:
     from probe_diagnosis.api import build_overall_answer, list_call_depths
 
     from probe_page.document import write_overview
@@ -96,7 +96,7 @@ def _write_overview_page(compared: Compared, lang: str) -> Path:
         raise
 
 
-def _create_entry(result: Finished, output: Path, calls: Sequence[CallDepth]) -> OverviewEntry:
+def _create_entry(result: PairResult, output: Path, calls: Sequence[CallDepth]) -> OverviewEntry:
     from probe_page.document import OverviewEntry
     from probe_page.ranks import find_worst_distance
 

@@ -20,7 +20,7 @@ from probe_core.model import Cell, Colour, Measurement, Mode, Op, Percent, Row
 from probe_core.model.report import ReportDraft
 from probe_core.plugins.distributions import PLUGINS_VARIABLE
 from probe_core.plugins.manager import Manager, PluginWarning
-from probe_core.plugins.protocols import Opened
+from probe_core.plugins.protocols import OpenComparison
 from probe_page.columns import Columns
 from probe_page.document import Document, write_page
 from probe_page.drawing import CandidateCollector, draw_pictures
@@ -56,7 +56,7 @@ class PageReporter:
         """Begin a page at ``path``."""
         return HtmlWriter(path, headers, self._lang)
 
-    def open_page(self, path: Path, headers: Sequence[str], opened: Opened) -> HtmlWriter:
+    def open_page(self, path: Path, headers: Sequence[str], opened: OpenComparison) -> HtmlWriter:
         """Begin a page of a comparison at ``path``, with pictures of its tensors."""
         return HtmlWriter(path, headers, self._lang, opened)
 
@@ -77,7 +77,7 @@ class HtmlWriter:
     Rows are collected until there are ``MAX_PENDING_ROWS`` of them. Their columns are then created one by one.
     """
 
-    def __init__(self, path: Path, headers: Sequence[str], lang: str, opened: Opened | None = None) -> None:
+    def __init__(self, path: Path, headers: Sequence[str], lang: str, opened: OpenComparison | None = None) -> None:
         self._file: BinaryIO = path.open("wb")
         self._lang, self._opened = lang, opened
         table_headers = [header for header in headers if header != STACK_HEADER]

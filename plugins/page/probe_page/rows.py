@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from probe_diagnosis.api import evidence_texts
 
-from probe_core.model import Cell, Changed, How, Level, Row, Slot, Verdict
+from probe_core.model import Cell, Level, MatchKind, ReplacedVerdict, Row, Slot, Verdict
 from probe_core.model.values import Kind
 
 DISTANCE_POLICY = "first_difference"
@@ -66,7 +66,7 @@ def collect_row_facts(rows: Sequence[Row]) -> RowFacts:
     """Return what a page keeps of rows."""
     row_facts = RowFacts([], [], [], [], [], [])
     names, levels, matches, errors, noises, whys = row_facts
-    numbers, region, error_level = _LEVEL_NUMBERS, How.REGION, _LEVEL_NUMBERS[Level.ERROR]
+    numbers, region, error_level = _LEVEL_NUMBERS, MatchKind.REGION, _LEVEL_NUMBERS[Level.ERROR]
     for (target, golden, match_kind), _, _, verdict, _, _, _, further, changes in rows:
         judged = further.get(DISTANCE_POLICY, verdict)
         drift = judged.drift
@@ -117,7 +117,7 @@ def format_distance(error: float | None) -> Cell:
     return DIFFERS if error == math.inf else error
 
 
-def _format_evidence(verdict: Verdict, judged: Verdict, changes: Sequence[Changed]) -> str:
+def _format_evidence(verdict: Verdict, judged: Verdict, changes: Sequence[ReplacedVerdict]) -> str:
     texts = evidence_texts(verdict)
     if judged is not verdict and judged.drift is None:  # a distance is shown as a number
         texts += evidence_texts(judged)

@@ -10,11 +10,11 @@ from pathlib import Path
 import click
 
 from probe_core import console
-from probe_core.cli.main import EXIT_FINISHED
-from probe_core.cli.spelling import Command, option
 from probe_core.errors import UserError
 from probe_core.library import DEFAULT_OUTPUT
 from probe_core.plugins.manager import Manager
+from probe_core.terminal.exit_codes import EXIT_FINISHED
+from probe_core.terminal.spelling import Command, option
 from probe_page.language import LANGUAGES
 
 MERGED_PATTERN = "multi_ranks_compare_merge_*"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from probe_core.errors import UserError
-from probe_core.files.given import describe_yaml_error, parse_yaml, read_regular_file
+from probe_core.files.user_files import describe_yaml_error, parse_yaml, read_regular_file
 from probe_core.plugins.blame import Origin, PluginError, blame_plugin, create_plugin_error
 from probe_core.plugins.distributions import create_missing_error
 from probe_core.plugins.manager import Manager, PluginWarning, warn

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from probe_reporters.api import neutralise
 
 from probe_core.errors import UserError, make_printable
-from probe_core.files.given import read_regular_file
+from probe_core.files.user_files import read_regular_file
 from probe_precheck.model import Message
 from probe_precheck.tables import Column
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from probe_core.errors import UserError, find_nearest_names, suggest_name
-from probe_core.files.given import describe_yaml_error, load_object, parse_yaml, read_regular_file
+from probe_core.files.user_files import describe_yaml_error, load_object, parse_yaml, read_regular_file
 
 RELEASES = ("guide", "8.3")
 """Releases of msprobe whose thresholds the standards have, oldest first (docs/standards.md#releases).

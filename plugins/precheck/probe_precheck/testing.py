@@ -22,8 +22,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from probe_core.errors import describe_error
-from probe_core.files.given import parse_yaml
-from probe_core.plugins.specs import Spec, problem_of
+from probe_core.files.user_files import parse_yaml
+from probe_core.plugins.specs import Spec, find_spec_problem
 from probe_core.testing import EDGES
 from probe_precheck.calls import RecordedCalls
 from probe_precheck.csvfile import format_number
@@ -291,7 +291,7 @@ def _judge_twice(title: str, what: str, function: Callable[[Output], T], output:
 def _check_spec(spec: Spec, kind: type[Spec]) -> str:
     """Check the specification, and return its title."""
     _require(isinstance(spec, kind), f"The hook must return {kind.__name__}, not {type(spec).__name__}.")
-    problem = problem_of(spec)
+    problem = find_spec_problem(spec)
     _require(not problem, f"{problem}.")
     _require(spec.summary, f"{spec.title} must have a summary, which probe plugins shows.")
     return spec.title

@@ -13,7 +13,7 @@ from xxhash import xxh3_64_hexdigest
 
 from probe_core.errors import UserError
 from probe_core.files.atomic import make_directory, write_text
-from probe_core.files.given import load_object
+from probe_core.files.user_files import load_object
 from pytest_probe.step import RecordedStep, Step
 from pytest_probe.step_text import format_step, parse_step
 from pytest_probe.value_text import ValueTextError

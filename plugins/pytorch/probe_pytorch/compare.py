@@ -46,7 +46,7 @@ def compare(
             compared is named when the others are done; their results are kept.
     """
     from probe_core import console
-    from probe_core.cli.options import parse_input
+    from probe_core.cli.compare_file import parse_run_paths
     from probe_core.errors import UserError
     from probe_core.library import Comparison, create_plan
     from probe_core.plugins.manager import Manager
@@ -64,7 +64,7 @@ def compare(
         raise UserError("input_param must be a dict.", "Pass npu_json_path and bench_json_path in it.")
     if not isinstance(output_path, str):
         raise UserError("output_path must be a str.", "Pass the directory of the result files.")
-    runs = parse_input(input_param, "input_param", KEYS)
+    runs = parse_run_paths(input_param, "input_param", KEYS)
     options = {
         "output": output_path,
         "framework": "pytorch",

@@ -13,13 +13,13 @@ import click
 from probe_ranks.processes import ISOLATION_FLAGS
 
 from probe_core import console
-from probe_core.cli.main import EXIT_FINISHED
-from probe_core.cli.spelling import option
 from probe_core.errors import UserError, make_printable
 from probe_core.files.atomic import make_directory, write_text
 from probe_core.library import Comparison, create_plan
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import ReporterSpec
+from probe_core.terminal.exit_codes import EXIT_FINISHED
+from probe_core.terminal.spelling import option
 
 INTRODUCTION = """\
 A one-block transformer was trained twice{how}. The golden run divides attention scores by

@@ -23,9 +23,9 @@ from probe_recording.loss import format_steps
 from probe_recording.sites import STAND_IN
 
 from probe_core import console
-from probe_core.cli.main import EXIT_DATA_LOST, EXIT_FINISHED, EXIT_INTERRUPTED
-from probe_core.cli.spelling import Command, option
 from probe_core.errors import UserError, format_count
+from probe_core.terminal.exit_codes import EXIT_DATA_LOST, EXIT_FINISHED, EXIT_INTERRUPTED
+from probe_core.terminal.spelling import Command, option
 from probe_pytorch.keeping.run_options import (
     DEFAULT_OUTPUT,
     create_follower,

@@ -1,4 +1,4 @@
-"""Hooks of probe-ranks: the scheduler of several ranks, the executors that work on every machine, and options."""
+"""Hooks of probe-ranks: the scheduler of several ranks, the executors that need no cluster, and options."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def probe_schedulers() -> list[SchedulerSpec]:
 
 @hookimpl
 def probe_executors() -> list[ExecutorSpec]:
-    """Return the executors that work on every machine."""
+    """Return the executors that need no cluster."""
     return [
         ExecutorSpec("threads", "threads of this process", "probe_ranks.executors:ThreadExecutor"),
         ExecutorSpec("processes", "processes of this machine", "probe_ranks.executors:ProcessExecutor"),

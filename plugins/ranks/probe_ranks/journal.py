@@ -17,7 +17,7 @@ from probe_core.errors import UserError
 from probe_core.files.atomic import create_write_error, make_directory, open_file, refuse_link, remove_leftovers
 from probe_core.files.location import is_remote
 from probe_core.model.plan import Plan
-from probe_core.plugins.protocols import Finder, Finished
+from probe_core.plugins.protocols import Finder, PairResult
 from probe_core.store.files import CONSTRUCT_FILE, STACK_FILE, TENSOR_DIRECTORY
 from probe_core.store.layout import RunPair
 from probe_ranks.report_json import parse_report, serialize_report
@@ -58,7 +58,7 @@ class Journal:
                     return journal
         return None
 
-    def find_finished(self, pair: RunPair, finder: Finder | None) -> Finished | None:
+    def find_finished(self, pair: RunPair, finder: Finder | None) -> PairResult | None:
         """Return a pair that an earlier command finished, with a new ``finder`` as it was; None if it did not.
 
         It is valid while its inputs have the same sizes and times and its result files exist.
@@ -72,7 +72,7 @@ class Journal:
             if line["read"] == read and all(file.is_file() for file in report.files):
                 if finder is not None:
                     finder.restore(line["report"]["finder"])
-                return Finished(pair, report, finder=finder, resumed=True)
+                return PairResult(pair, report, finder=finder, resumed=True)
         return None
 
     def begin(self) -> None:
@@ -84,7 +84,7 @@ class Journal:
         else:
             self._write("\n")
 
-    def add(self, finished: Finished) -> None:
+    def add(self, finished: PairResult) -> None:
         """Note that a rank is finished; if that fails, resuming compares the rank again."""
         pair, report, finder = finished.pair, finished.report, finished.finder
         assert report is not None

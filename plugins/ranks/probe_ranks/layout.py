@@ -10,9 +10,10 @@ If two runs have equally many ranks and no number in common, their ranks pair in
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from probe_core.errors import UserError, format_list
 from probe_core.store.files import (
@@ -297,6 +298,22 @@ def _find_rank_numbers(path: Path, formats: RecordFiles) -> list[int]:
     return [parse_rank_number(name) or 0 for name in names]
 
 
+class _RankPairs(NamedTuple):
+    """The ranks of two steps, by the numbers of the target's ranks.
+
+    Attributes:
+        files: The record files of each pair.
+        golden_numbers: The number of the golden's rank of each pair.
+        unpaired: The ranks of each side without a partner.
+        is_single: True if the steps are single ranks, whatever their numbers.
+    """
+
+    files: Mapping[int, tuple[_RankFiles, _RankFiles]]
+    golden_numbers: Mapping[int, int]
+    unpaired: tuple[Sequence[int], Sequence[int]]
+    is_single: bool
+
+
 def _pair_ranks(
     target_step: Path,
     golden_step: Path,
@@ -306,6 +323,37 @@ def _pair_ranks(
     pair_ranks: str = PAIR_RANKS[0],
 ) -> None:
     """Add the record files of two steps, or of two other paths, to the pairing."""
+    pairs = _find_rank_pairs(target_step, golden_step, wanted, pairing, pair_ranks)
+    lacking = sorted(wanted - pairs.files.keys())
+    if lacking:
+        everything = Pairing(formats=pairing.formats)
+        _pair_ranks(target_step, golden_step, part, frozenset(), everything, pair_ranks)
+        raise UserError(
+            f"Not both of {target_step} and {golden_step} have rank {format_list(lacking)}.",
+            "Choose ranks with --rank that both have:",
+            [str(number) for number in dict.fromkeys(pair.rank for pair in everything.pairs)],
+        )
+    where = f" in {part}" if part else ""
+    for side_name, numbers in zip(("target", "golden"), pairs.unpaired):
+        if numbers and not wanted:
+            pairing.missing.append(f"Only the {side_name} has rank {format_list(numbers)}{where}.")
+    renumbered = [f"{target} with {golden}" for target, golden in pairs.golden_numbers.items() if target != golden]
+    if renumbered:
+        pairing.notes.append(f"The ranks are paired in order{where}: {format_list(renumbered)}.")
+    for number, (target, golden) in pairs.files.items():
+        if not wanted or number in wanted:
+            golden_number = pairs.golden_numbers[number]
+            golden_suffix = f"-rank{golden_number}" if golden_number != number else ""
+            label = "" if pairs.is_single else f"rank{number}{golden_suffix}"
+            files = _pair_files(target, golden, f"rank {number}{where}", pairing)
+            for index, file_pair in enumerate(files):
+                pairing.pairs.append(RunPair(*file_pair, part, label, number, golden_number, index > 0))
+
+
+def _find_rank_pairs(
+    target_step: Path, golden_step: Path, wanted: frozenset[int], pairing: Pairing, pair_ranks: str
+) -> _RankPairs:
+    """Return the pairs of ranks of two steps; add directories without records to the pairing."""
     formats = pairing.formats
     matches = match_ranks(
         _find_rank_numbers(target_step, formats), _find_rank_numbers(golden_step, formats), pair_ranks
@@ -316,48 +364,13 @@ def _pair_ranks(
     is_single = len(targets) == len(goldens) == 1 and not (wanted and _has_several_ranks(target_step, golden_step))
     if is_single and any(rank.number is None or rank.given for rank in (*targets, *goldens)):
         number = next((rank.number for rank in (*targets, *goldens) if rank.number is not None), 0)
-        common = {number: (targets[0], goldens[0])}
-        matches = {number: number}
-        unpaired: tuple[Sequence[int], Sequence[int]] = (), ()
-    else:
-        first = _index_by_number(targets, target_step, goldens, pairing)
-        second = _index_by_number(goldens, golden_step, targets, pairing)
-        matches = {
-            target_rank: partner_rank
-            for target_rank, partner_rank in matches.items()
-            if target_rank in first and partner_rank in second
-        }
-        common = {
-            target_rank: (first[target_rank], second[partner_rank]) for target_rank, partner_rank in matches.items()
-        }
-        unpaired = sorted(first.keys() - common.keys()), sorted(second.keys() - set(matches.values()))
-    lacking = sorted(wanted - common.keys())
-    if lacking:
-        everything = Pairing(formats=pairing.formats)
-        _pair_ranks(target_step, golden_step, part, frozenset(), everything, pair_ranks)
-        raise UserError(
-            f"Not both of {target_step} and {golden_step} have rank {format_list(lacking)}.",
-            "Choose ranks with --rank that both have:",
-            [str(number) for number in dict.fromkeys(pair.rank for pair in everything.pairs)],
-        )
-    where = f" in {part}" if part else ""
-    for side_name, numbers in zip(("target", "golden"), unpaired):
-        if numbers and not wanted:
-            pairing.missing.append(f"Only the {side_name} has rank {format_list(numbers)}{where}.")
-    renumbered = [
-        f"{target_rank} with {partner_rank}"
-        for target_rank, partner_rank in matches.items()
-        if target_rank != partner_rank
-    ]
-    if renumbered:
-        pairing.notes.append(f"The ranks are paired in order{where}: {format_list(renumbered)}.")
-    for number, (target, golden) in common.items():
-        if not wanted or number in wanted:
-            golden_suffix = f"-rank{matches[number]}" if matches[number] != number else ""
-            label = "" if is_single else f"rank{number}{golden_suffix}"
-            files = _pair_files(target, golden, f"rank {number}{where}", pairing)
-            for place, file_pair in enumerate(files):
-                pairing.pairs.append(RunPair(*file_pair, part, label, number, matches[number], place > 0))
+        return _RankPairs({number: (targets[0], goldens[0])}, {number: number}, ((), ()), is_single)
+    first = _index_by_number(targets, target_step, goldens, pairing)
+    second = _index_by_number(goldens, golden_step, targets, pairing)
+    matches = {target: golden for target, golden in matches.items() if target in first and golden in second}
+    files = {target: (first[target], second[golden]) for target, golden in matches.items()}
+    unpaired = sorted(first.keys() - files.keys()), sorted(second.keys() - set(matches.values()))
+    return _RankPairs(files, matches, unpaired, is_single)
 
 
 def _has_several_ranks(*paths: Path) -> bool:

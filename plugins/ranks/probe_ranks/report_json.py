@@ -13,10 +13,13 @@ from probe_core.files.location import parse_location
 from probe_core.model import Reason
 from probe_core.model.answers import Answer, Condition, Coverage, Finding, Note, NoteKind, Outcome
 from probe_core.model.plan import convert_to_plain
-from probe_core.model.report import Report
+from probe_core.model.report import FailureNote, Report
 
 OMITTED_FIELDS = ("answer", "first_failure", "advice", "faults", "interrupted")
-"""Fields of a report that a finished one has not set, that only the advice needs, or that have a form of their own."""
+"""Fields that a finished report does not set, that only the advice needs, or that are serialized separately."""
+
+SENTENCE_FIELDS = ("notes", "problems")
+"""Fields of a report with sentences, some of which are instances of ``FailureNote``."""
 
 
 def serialize_report(report: Report) -> dict[str, Any]:
@@ -24,6 +27,8 @@ def serialize_report(report: Report) -> dict[str, Any]:
     values = {
         name: convert_to_plain(getattr(report, name)) for name in _get_field_types(Report) if name not in OMITTED_FIELDS
     }
+    for name in SENTENCE_FIELDS:
+        values[name] = [_serialize_sentence(sentence) for sentence in getattr(report, name)]
     answer = report.answer
     return values | {"answer": None if answer is None else serialize_answer(answer)}
 
@@ -37,10 +42,24 @@ def parse_report(data: Any) -> Report:
     values = {
         name: _parse_value(kind, data[name])
         for name, kind in _get_field_types(Report).items()
-        if name not in OMITTED_FIELDS
+        if name not in (*OMITTED_FIELDS, *SENTENCE_FIELDS)
+    }
+    sentences: dict[str, Any] = {
+        name: tuple(map(_parse_sentence, _parse_value(list, data[name]))) for name in SENTENCE_FIELDS
     }
     answer = data["answer"]
-    return Report(**values, answer=None if answer is None else parse_answer(answer))
+    return Report(**values, **sentences, answer=None if answer is None else parse_answer(answer))
+
+
+def _serialize_sentence(sentence: str) -> str | list[str]:
+    return [sentence, sentence.subject, sentence.fix] if isinstance(sentence, FailureNote) else sentence
+
+
+def _parse_sentence(plain: Any) -> str:
+    if isinstance(plain, list):
+        return FailureNote(*(_parse_value(str, part) for part in plain))
+    text: str = _parse_value(str, plain)
+    return text
 
 
 def serialize_answer(answer: Answer) -> dict[str, Any]:

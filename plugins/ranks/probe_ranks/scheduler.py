@@ -14,11 +14,11 @@ from functools import cached_property, partial
 from probe_core import engine
 from probe_core.errors import UserError
 from probe_core.files.atomic import remove_leftovers
-from probe_core.flow.pipeline import BatchSource, compare_quietly
+from probe_core.flow.pipeline import BatchSource, compare_pair
 from probe_core.model.plan import Plan
 from probe_core.plugins.blame import blame_plugin
 from probe_core.plugins.manager import Manager
-from probe_core.plugins.protocols import Finished
+from probe_core.plugins.protocols import PairResult
 from probe_core.plugins.specs import FinderSpec, ViewSpec
 from probe_core.store.layout import Pairing, RecordFiles, RunPair
 from probe_ranks.journal import Journal
@@ -34,7 +34,7 @@ LOADED_KINDS = (
 
 
 class WorkerScheduler:
-    """Scheduler that distributes comparisons over workers, and notes finished ones in a journal."""
+    """Scheduler that distributes comparisons over workers, and records the finished comparisons in a journal."""
 
     def __init__(self) -> None:
         self._journal: Journal | None = None
@@ -52,15 +52,15 @@ class WorkerScheduler:
         self._journal = Journal.resume(plan) if plan.options.get("resume") else None
         return None if self._journal is None else self._journal.time_stamp
 
-    def run(self, plan: Plan, manager: Manager, pairs: Sequence[RunPair]) -> Iterator[Finished]:
+    def run(self, plan: Plan, manager: Manager, pairs: Sequence[RunPair]) -> Iterator[PairResult]:
         """Make all comparisons, and yield each as it ends, starting with those finished earlier."""
-        distribution = Distribution(plan, manager, len(pairs))
+        distribution = WorkDistribution(plan, manager, len(pairs))
         if len(pairs) == 1:
             yield distribution.compare_single(pairs[0])
             return
         journal = self._journal or Journal(plan)
         journal.begin()
-        results: list[Finished] = []
+        results: list[PairResult] = []
         unfinished: list[RunPair] = []
         for pair in pairs:
             finished = journal.find_finished(pair, manager.make_first("finders", FinderSpec))
@@ -81,7 +81,7 @@ class WorkerScheduler:
 
 
 @dataclass
-class Distribution:
+class WorkDistribution:
     """Comparisons distributed over the workers of the plan's executor.
 
     Attributes:
@@ -92,20 +92,20 @@ class Distribution:
     manager: Manager
     pair_count: int
 
-    def compare_single(self, pair: RunPair) -> Finished:
+    def compare_single(self, pair: RunPair) -> PairResult:
         """Compare the only pair of record files, here or in chunks by workers."""
         if self._executor_name is None or self._executor.place is Place.HERE:
             engine.use_threads(self.plan.jobs)
-            return _compare_pair(self.plan, self.manager, pair)
+            return _compare_and_notify(self.plan, self.manager, pair)
         return self._compare_in_chunks(pair)
 
-    def compare(self, pairs: list[RunPair]) -> Iterator[Finished]:
+    def compare(self, pairs: list[RunPair]) -> Iterator[PairResult]:
         """Compare several pairs of record files, and yield each as it ends."""
         if not pairs:
             return
         if self._executor_name is None and self._jobs == 1:
             engine.use_threads(1)
-            yield from _compare_one_by_one(pairs, partial(_compare_pair, self.plan, self.manager))
+            yield from _compare_one_by_one(pairs, partial(_compare_and_notify, self.plan, self.manager))
             return
         if self._executor_name is not None and self._executor.place is not Place.HERE:
             with open_pool(self._open_pool) as pool:
@@ -115,7 +115,7 @@ class Distribution:
                 return
         yield from self._compare_whole_ranks(pairs)
 
-    def _compare_whole_ranks(self, pairs: list[RunPair]) -> Iterator[Finished]:
+    def _compare_whole_ranks(self, pairs: list[RunPair]) -> Iterator[PairResult]:
         """Let each worker compare whole ranks."""
         from probe_ranks.worker import compare_in_worker
 
@@ -127,14 +127,14 @@ class Distribution:
         interrupted = False
         for number, outcome in yield_as_finished(self._open_pool, compare_in_worker, calls):
             pair = pairs[number]
-            if isinstance(outcome, Finished):
+            if isinstance(outcome, PairResult):
                 self.manager.notify("probe_run_finished", report=outcome.report)
                 yield replace(outcome, pair=pair)
             elif isinstance(outcome, UserError):
-                yield Finished(pair, error=outcome)
+                yield PairResult(pair, error=outcome)
             elif isinstance(outcome, BrokenExecutor) or type(outcome).__name__ in self._executor_spec.killed:
                 remove_leftovers(self.plan.output / pair.part, self.plan.time_stamp)
-                yield Finished(pair, error=create_lost_error(outcome))
+                yield PairResult(pair, error=create_lost_error(outcome))
             elif isinstance(outcome, KeyboardInterrupt):  # interrupted before it had any rows
                 interrupted = True
             else:
@@ -142,12 +142,12 @@ class Distribution:
         if interrupted:
             raise KeyboardInterrupt
 
-    def _compare_in_chunks(self, pair: RunPair) -> Finished:
+    def _compare_in_chunks(self, pair: RunPair) -> PairResult:
         """Let all workers measure chunks of one comparison."""
         from probe_ranks.worker import measure_in_pool
 
         with open_pool(self._open_pool) as pool:
-            return _compare_pair(self.plan, self.manager, pair, partial(measure_in_pool, pool, pair))
+            return _compare_and_notify(self.plan, self.manager, pair, partial(measure_in_pool, pool, pair))
 
     @property
     def _jobs(self) -> int:
@@ -179,24 +179,26 @@ class Distribution:
             return self._executor.open(jobs, self.plan.options.get("scheduler"))
 
 
-def _compare_one_by_one(pairs: Sequence[RunPair], compare: Callable[[RunPair], Finished]) -> Iterator[Finished]:
-    """Yield the result of each comparison, or its error, up to one that is interrupted."""
+def _compare_one_by_one(pairs: Sequence[RunPair], compare: Callable[[RunPair], PairResult]) -> Iterator[PairResult]:
+    """Yield the result or the error of each comparison; stop after an interrupted comparison."""
     for pair in pairs:
         try:
             result = compare(pair)
         except UserError as error:
-            result = Finished(pair, error=error)
+            result = PairResult(pair, error=error)
         yield result
         if result.interrupted:
             return
 
 
-def _compare_pair(plan: Plan, manager: Manager, pair: RunPair, batch_source: BatchSource | None = None) -> Finished:
+def _compare_and_notify(
+    plan: Plan, manager: Manager, pair: RunPair, batch_source: BatchSource | None = None
+) -> PairResult:
     """Compare one record file with another, and notify the plugins before and after.
 
     Without a ``batch_source``, the rows are measured in this process.
     """
     manager.notify("probe_run_started", target=str(pair.target), golden=str(pair.golden))
-    finished = compare_quietly(plan, manager, pair, batch_source)
+    finished = compare_pair(plan, manager, pair, batch_source)
     manager.notify("probe_run_finished", report=finished.report)
     return finished

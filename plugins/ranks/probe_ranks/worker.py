@@ -17,7 +17,7 @@ from probe_core.model.batches import RowBatch
 from probe_core.model.plan import Plan
 from probe_core.model.results import BatchResults
 from probe_core.plugins.manager import Manager, PluginWarning
-from probe_core.plugins.protocols import Finished
+from probe_core.plugins.protocols import PairResult
 from probe_core.store.layout import RunPair
 from probe_ranks.executors import allow_interrupts
 from probe_ranks.specs import Pool
@@ -47,13 +47,13 @@ def _get_manager() -> Manager:
         return Manager()
 
 
-def compare_in_worker(plan: Plan, pair: RunPair, threads: int, manager: Manager | None = None) -> Finished:
+def compare_in_worker(plan: Plan, pair: RunPair, threads: int, manager: Manager | None = None) -> PairResult:
     """Compare two record files and write the result, on ``threads`` threads."""
-    from probe_core.flow.pipeline import compare_quietly
+    from probe_core.flow.pipeline import compare_pair
 
     with allow_interrupts():
         engine.use_threads(threads)
-        return compare_quietly(plan, manager or _get_manager(), pair)
+        return compare_pair(plan, manager or _get_manager(), pair)
 
 
 class _OpenComparison(threading.local):
@@ -87,8 +87,8 @@ def measure_in_pool(pool: Pool, pair: RunPair, comparison: RunComparison) -> Ite
         (comparison.opened.plan, pair, *chunk) for chunk in comparison.runs.split_ops(pool.size * CHUNKS_PER_WORKER)
     ]
     for chunk in yield_in_order(pool, measure_chunk, calls):
-        comparison.take_unreadable(chunk.unreadable, chunk.unreadable_count)
-        comparison.take_notes(chunk.notes)
+        comparison.add_unreadable(chunk.unreadable, chunk.unreadable_count)
+        comparison.add_notes(chunk.notes)
         for first, last, results in chunk.batches:
             batch = comparison.runs.create_batch(first, last, pair.rank)
             batch.results = results
@@ -104,6 +104,6 @@ def _open_comparison(plan: Plan, pair: RunPair) -> RunComparison:
         if _open.comparison is not None:
             _open.comparison.close()
         _open.comparison = None
-        _open.comparison, _open.key = RunComparison(plan, _get_manager(), pair.target, pair.golden), key
+        _open.comparison, _open.key = RunComparison.open(plan, _get_manager(), pair.target, pair.golden), key
         Finalize(None, _open.comparison.close, exitpriority=1)
     return _open.comparison

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from probe_core.errors import UserError
-from probe_core.files.given import read_regular_file
+from probe_core.files.user_files import read_regular_file
 from probe_recording.destination import FIELDS, Destination, read_destination, replace_destination
 from probe_recording.diff_check_settings import FIELDS as DIFF_CHECK_FIELDS
 from probe_recording.diff_check_settings import DiffCheck, read_diff_check

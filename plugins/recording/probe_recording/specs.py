@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from probe_core.plugins.blame import blame_plugin
-from probe_core.plugins.specs import ImportedSpec, Spec, address
+from probe_core.plugins.specs import ImportedSpec, Spec, import_address
 from probe_recording.fields import Fields
 
 
@@ -46,7 +46,7 @@ class TaskSpec(Spec):
         if self.values:
             return Spec.make(self)
         with blame_plugin(self.title, self.origin):
-            return address(self.factory) if isinstance(self.factory, str) else self.factory
+            return import_address(self.factory) if isinstance(self.factory, str) else self.factory
 
     def parse(self, section: Fields) -> Any:
         """Return the settings in the section of the task.
@@ -54,14 +54,14 @@ class TaskSpec(Spec):
         Raises:
             UserError: A field has a wrong value.
         """
-        return address(self.settings)(section)
+        return import_address(self.settings)(section)
 
 
 def check_task(spec: TaskSpec) -> None:
     """Raise TypeError if a task is not complete; its factory is not called, because it needs a framework."""
     if not spec.frameworks or not spec.settings:
         raise TypeError("a task needs frameworks, and the address of a function that parses its section")
-    parse: Any = address(spec.settings)
+    parse: Any = import_address(spec.settings)
     if not callable(parse):
         raise TypeError(f"{spec.settings} is not a function")
 
@@ -83,7 +83,7 @@ class InterceptorSpec(Spec):
         if self.values:
             return Spec.make(self)
         with blame_plugin(self.title, self.origin):
-            return address(self.factory) if isinstance(self.factory, str) else self.factory
+            return import_address(self.factory) if isinstance(self.factory, str) else self.factory
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class CaptureSpec(Spec):
     def make(self) -> Any:
         """Import the factory, which is not called, because it may need a program that uses the framework."""
         with blame_plugin(self.title, self.origin):
-            return address(self.factory) if isinstance(self.factory, str) else self.factory
+            return import_address(self.factory) if isinstance(self.factory, str) else self.factory
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class RecorderSpec(Spec):
         if self.values:
             return Spec.make(self)
         with blame_plugin(self.title, self.origin):
-            return address(self.factory) if isinstance(self.factory, str) else self.factory
+            return import_address(self.factory) if isinstance(self.factory, str) else self.factory
 
 
 def check_framework(spec: InterceptorSpec | CaptureSpec | RecorderSpec) -> None:

@@ -69,7 +69,7 @@ class AnswerLine:
 
 @dataclass(slots=True)
 class RowIndex:
-    """Places of rows in the table by their names, and the stacks of coloured ones.
+    """Positions of rows in the table by their names, and the call stacks of coloured rows.
 
     Names are kept as their hashes, 8 bytes a row. In a summary, the step and the rank are the name of a row.
     """

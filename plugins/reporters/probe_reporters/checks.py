@@ -10,7 +10,7 @@ import numpy as np
 from probe_core.errors import format_count
 from probe_core.model import Level, MetricFailure, Mode, Reason
 from probe_core.model.batches import RowBatch
-from probe_core.model.report import MetricUse, RowCheck, find_measured_rows
+from probe_core.model.report import FailureNote, MetricUse, RowCheck, find_measured_rows
 from probe_reporters.reason_texts import ReasonTexts
 
 UNMATCHED_REASONS = ("no_target", "no_golden", "golden_unmatched")
@@ -53,12 +53,12 @@ class MetricCheck:
 
     @property
     def problem(self) -> str:
-        """The sentence on a metric that gave no number; empty if nobody asked for it."""
+        """The sentence on a metric without any number; empty if it did not fail and no option requests it."""
         origin = f" of {self.metric.origin}" if self.metric.origin else ""
         subject = f'The metric "{self.metric.name}"{origin}'
         if self.failures:
             what = f"failed on all {self.failures:,} rows that it was to measure"
-            return f"{subject} {what}, so its columns hold no number: {self.first_error}."
+            return FailureNote(f"{subject} {what}, so its columns hold no number: {self.first_error}.", subject)
         if not self.metric.is_requested:
             return ""
         why = self.reasons.most_common(1)
@@ -68,7 +68,7 @@ class MetricCheck:
 
 @dataclass(slots=True)
 class MeasurementCheck(RowCheck):
-    """The rows of a comparison, checked one by one for measurements."""
+    """The check whether rows of a comparison are measured, and whether each metric measures any."""
 
     mode: Mode
     texts: ReasonTexts = field(default_factory=ReasonTexts)
@@ -78,7 +78,7 @@ class MeasurementCheck(RowCheck):
     _first: dict[str, str] = field(default_factory=dict)
     _counts: Counter[str] = field(default_factory=Counter)
 
-    def look(self, batch: RowBatch) -> int:
+    def check_batch(self, batch: RowBatch) -> int:
         """Check a batch, and return the number of its rows that were measured."""
         self.metrics = [metric for metric in self.metrics if not metric.has_number(batch, self.texts)]
         is_measured, verdicts = find_measured_rows(batch), batch.verdicts

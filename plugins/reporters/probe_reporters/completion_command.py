@@ -9,10 +9,11 @@ import click
 from click.shell_completion import get_completion_class
 
 from probe_core import console
-from probe_core.cli.main import EXIT_FINISHED, cli
-from probe_core.cli.spelling import Command, option
+from probe_core.cli.main import cli
 from probe_core.errors import UserError
 from probe_core.files.atomic import make_directory, write_text
+from probe_core.terminal.exit_codes import EXIT_FINISHED
+from probe_core.terminal.spelling import Command, option
 
 SHELL_FILES = {
     "bash": (".local/share/bash-completion/completions/probe", "Open a new shell."),

@@ -25,7 +25,7 @@ _LEVEL_NAMES = np.array([level.value for level in Level], object)
 class ColumnType(Enum):
     """Types of the columns of a frame, with the dtypes of their arrays.
 
-    Texts and booleans are objects, with None for a row without one. Numbers are nan there.
+    Columns of texts and booleans contain None in rows without a value; columns of numbers contain nan.
     """
 
     TEXT = "text"
@@ -199,7 +199,7 @@ def _format_text(cell: Cell) -> str | None:
 
 
 def _create_text_array(texts: Iterable[Cell]) -> Array:
-    """Return texts as an array, with U+FFFD for unpaired surrogates, which no frame can hold."""
+    """Return texts as an array, with U+FFFD for unpaired surrogates, which cannot be encoded."""
     listed = [text if text is None else str(text) for text in texts]
     if not "".join(filter(None, listed)).isascii():
         listed = [text if text is None else replace_surrogates(text) for text in listed]

@@ -12,7 +12,7 @@ from probe_core.model.plan import Plan
 from probe_core.model.report import ReportDraft
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.parameters import split_parameters
-from probe_core.plugins.protocols import Opened
+from probe_core.plugins.protocols import OpenComparison
 from probe_core.plugins.specs import MetricSpec, Needs
 from probe_reporters.protocols import Highlighter
 from probe_reporters.specs import HighlightSpec
@@ -40,14 +40,14 @@ def find_highlighter_metrics(plan: Plan, manager: Manager, mode: Mode) -> list[s
     return [name for name in names if split_parameters(name)[0] in measurable]
 
 
-def create_highlighter_chain(opened: Opened, draft: ReportDraft) -> RowChain:
+def create_highlighter_chain(opened: OpenComparison, draft: ReportDraft) -> RowChain:
     """Return the highlighters of a comparison; none if the plan requests none, or no mark can be shown."""
     is_marked = bool(opened.plan.options.get(OPTION)) and opened.mode is not Mode.MD5 and not opened.is_debug
     if is_marked and draft.row_count > MAX_SHEET_ROWS:
         draft.notes.append(f"{draft.row_count:,} rows do not fit into one sheet, so nothing is highlighted.")
         is_marked = False
-    specs = find_unique_specs(opened.manager, "highlighters", HighlightSpec, opened.blame) if is_marked else []
-    return RowChain(specs, _mark, "mark any row", opened.blame)
+    specs = find_unique_specs(opened.manager, "highlighters", HighlightSpec, opened.note_failure) if is_marked else []
+    return RowChain(specs, _mark, "mark any row", opened.note_failure)
 
 
 def _mark(name: str, highlighter: Highlighter, batch: RowBatch) -> None:

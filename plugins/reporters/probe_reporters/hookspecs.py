@@ -19,7 +19,7 @@ KINDS = {"highlighters": "probe_reporters.specs:HighlightSpec"}
 
 @hookspec
 def probe_highlighters() -> list[HighlightSpec]:  # type: ignore[empty-body]
-    """Return highlighters, which mark rows of an op. Called when highlighting is asked for.
+    """Return highlighters, which mark rows of an op. Called for a comparison with ``-hl``.
 
     Example::
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from probe_core import console
-from probe_core.cli.extending import collect_option_actions
-from probe_core.cli.main import EXIT_FINISHED, EXIT_USER_ERROR
-from probe_core.cli.spelling import Command, option
 from probe_core.errors import UserError, format_count, suggest_name
-from probe_core.files.given import describe_yaml_error, parse_yaml, read_regular_file
+from probe_core.files.user_files import describe_yaml_error, parse_yaml, read_regular_file
 from probe_core.plugins.manager import Manager
+from probe_core.terminal.exit_codes import EXIT_FINISHED, EXIT_USER_ERROR
+from probe_core.terminal.plugin_options import collect_option_actions
+from probe_core.terminal.spelling import Command, option
 from probe_reporters.spreadsheet_text import neutralise
 
 if TYPE_CHECKING:

@@ -24,13 +24,13 @@ from probe_core.model.plan import DEFAULT_FORMATS, Plan
 from probe_core.model.report import Report, ReportDraft
 from probe_core.plugins.blame import create_plugin_error
 from probe_core.plugins.manager import Manager
-from probe_core.plugins.protocols import Opened, ResultFiles
+from probe_core.plugins.protocols import OpenComparison, ResultFiles
 from probe_core.plugins.specs import ReporterSpec
 from probe_core.safe_text import escape_invisible
 from probe_core.store.layout import RunPair
 from probe_reporters.checks import MeasurementCheck, MetricCheck
 from probe_reporters.highlighting import create_highlighter_chain, find_highlighter_metrics
-from probe_reporters.protocols import AnswerWriter, Reporter
+from probe_reporters.protocols import AnswerWriter, BatchTableWriter, PageReporter, Reporter, TypedTableReporter
 from probe_reporters.reason_texts import ReasonTexts
 from probe_reporters.table import Table
 from probe_reporters.time_stamps import claim_time_stamp
@@ -38,13 +38,48 @@ from probe_reporters.time_stamps import claim_time_stamp
 
 @dataclass(frozen=True, slots=True)
 class _Sink:
-    """A result file that is being written."""
+    """A result file that is being written row by row.
+
+    Attributes:
+        writer: A ``TableWriter``, or an ``AnswerWriter`` if the spec has answers.
+    """
 
     spec: ReporterSpec
     reporter: Reporter
     file: AtomicFile
     writer: Any
-    """A ``TableWriter``, an ``AnswerWriter`` or a ``PageWriter``, as the spec says."""
+
+    def write(self, batch: RowBatch, table: Table, draft: ReportDraft) -> None:
+        """Append the rows of a batch."""
+        colours = {line: mark.colour for line, mark in batch.marks.items()}
+        for line, cells in enumerate(table.yield_rows(batch, all_digits=self.spec.all_digits)):
+            self.writer.write(cells, colours.get(line))
+
+
+class _BatchSink(_Sink):
+    """A result file that is being written batch by batch, by a ``BatchTableWriter``."""
+
+    __slots__ = ()
+
+    def write(self, batch: RowBatch, table: Table, draft: ReportDraft) -> None:
+        """Append the rows of a batch."""
+        self.writer.write_batch(table.create_columns(batch, all_digits=self.spec.all_digits), batch)
+
+
+class _PageSink(_Sink):
+    """A page that is being written, by a ``PageWriter``."""
+
+    __slots__ = ()
+
+    def write(self, batch: RowBatch, table: Table, draft: ReportDraft) -> None:
+        """Append the rows of a batch; the writer receives each row before its cells."""
+        colours = {line: mark.colour for line, mark in batch.marks.items()}
+        cells = table.yield_rows(batch, all_digits=self.spec.all_digits)
+        for number, (_, rows) in enumerate(batch.all_rows()):
+            op = batch.op(number)
+            for line, row in zip(batch.lines(number), rows):
+                self.writer.look(draft, op, row)
+                self.writer.write(next(cells), colours.get(line))
 
 
 def write_table(
@@ -92,7 +127,7 @@ class TableOutput:
         """Return the metrics that highlighters need in addition to those of the table."""
         return find_highlighter_metrics(plan, manager, mode)
 
-    def create_table(self, opened: Opened) -> Table:
+    def create_table(self, opened: OpenComparison) -> Table:
         """Return the table of the mode of two runs, with a column for each further metric and policy."""
         columns, texts = opened.columns(opened.mode), ReasonTexts.load(opened.manager)
         return Table(
@@ -100,11 +135,11 @@ class TableOutput:
             stack=opened.has_stacks, extra=opened.added_columns, labels=opened.label_policies,
         )  # fmt: skip
 
-    def create_check(self, opened: Opened) -> MeasurementCheck:
+    def create_check(self, opened: OpenComparison) -> MeasurementCheck:
         """Return an object that checks whether rows are measured, and whether each metric measures any."""
         return MeasurementCheck(opened.mode, ReasonTexts.load(opened.manager), [*map(MetricCheck, opened.metric_uses)])
 
-    def open_files(self, opened: Opened, pair: RunPair, draft: ReportDraft) -> ResultFiles:
+    def open_files(self, opened: OpenComparison, pair: RunPair, draft: ReportDraft) -> ResultFiles:
         """Return the result files of a comparison, one for each format of the plan."""
         return OutputFiles(opened, pair, self.create_table(opened), draft)
 
@@ -112,7 +147,7 @@ class TableOutput:
 class OutputFiles(ResultFiles):
     """The result files of one comparison, one for each format of the plan."""
 
-    def __init__(self, opened: Opened, pair: RunPair, table: Table, draft: ReportDraft) -> None:
+    def __init__(self, opened: OpenComparison, pair: RunPair, table: Table, draft: ReportDraft) -> None:
         super().__init__()
         plan, manager, is_debug = opened.plan, opened.manager, opened.is_debug
         self._directory = plan.output / pair.part
@@ -124,35 +159,43 @@ class OutputFiles(ResultFiles):
         self._label = f"_{pair.label}" if pair.label else ""
         self._highlighters = create_highlighter_chain(opened, draft)
         self._sinks: list[_Sink] = []
-        omitted = is_debug and plan.answers  # -da omits variables
-        formats = plan.formats or (DEFAULT_FORMATS if omitted else ())
+        is_omitted = is_debug and bool(plan.answers)  # -da writes no tables of calls; variables get the default formats
+        formats = plan.formats or (DEFAULT_FORMATS if is_omitted else ())
         specs = [manager.find("reporters", name, ReporterSpec) for name in formats]
         make_directory(self._directory)
         stem = f"{'debug_' if is_debug else ''}compare_result{self._label}_{plan.time_stamp}"
         try:
             for spec in specs:
-                file: AtomicFile | None = None
-                try:
-                    reporter: Reporter = spec.make()
-                    file = AtomicFile(self._directory / f"{stem}{spec.suffix}")
-                    if hasattr(reporter, "open_table"):
-                        writer = reporter.open_table(file.temporary, table, pair)
-                    elif hasattr(reporter, "open_page"):
-                        writer = reporter.open_page(file.temporary, table.headers, opened)
-                    else:
-                        writer = reporter.open(file.temporary, table.headers, draft.row_count)
-                except BaseException as error:
-                    if file is not None:
-                        file.discard()
-                    self._note_failure(spec, error)
-                else:
-                    self._sinks.append(_Sink(spec, reporter, file, writer))
+                self._open_sink(spec, self._directory / f"{stem}{spec.suffix}", opened, pair)
         except OSError as error:
             self.discard()
             raise create_write_error("The result", self._directory, error) from None
         except BaseException:
             self.discard()
             raise
+
+    def _open_sink(self, spec: ReporterSpec, path: Path, opened: OpenComparison, pair: RunPair) -> None:
+        """Begin the file of a format, or note that its plugin failed."""
+        file: AtomicFile | None = None
+        table, row_count = self._table, self._draft.row_count
+        try:
+            reporter: Reporter = spec.make()
+            file = AtomicFile(path)
+            writer: object
+            if isinstance(reporter, TypedTableReporter):
+                writer = reporter.open_table(file.temporary, table, pair)
+            elif isinstance(reporter, PageReporter):
+                writer = reporter.open_page(file.temporary, table.headers, opened)
+            else:
+                writer = reporter.open(file.temporary, table.headers, row_count)
+        except BaseException as error:
+            if file is not None:
+                file.discard()
+            self._note_failure(spec, error)
+        else:
+            sink_type = _PageSink if spec.page else _Sink
+            sink_type = _BatchSink if isinstance(writer, BatchTableWriter) else sink_type
+            self._sinks.append(sink_type(spec, reporter, file, writer))
 
     def line(self, row: int) -> str:
         """Return the position of a row, counted from 0, in the first file; empty if there is no file."""
@@ -169,28 +212,11 @@ class OutputFiles(ResultFiles):
         try:
             for sink in [*self._sinks]:
                 try:
-                    self._write(sink, batch)
+                    sink.write(batch, self._table, self._draft)
                 except BaseException as error:
                     self._drop(sink, error)
         except OSError as error:
             raise create_write_error("The result", self._directory, error) from None
-
-    def _write(self, sink: _Sink, batch: RowBatch) -> None:
-        writer, all_digits = sink.writer, sink.spec.all_digits
-        if hasattr(writer, "write_batch"):
-            writer.write_batch(self._table.create_columns(batch, all_digits=all_digits), batch)
-            return
-        colours = {line: mark.colour for line, mark in batch.marks.items()}
-        cells = self._table.yield_rows(batch, all_digits=all_digits)
-        if not sink.spec.page:
-            for line, row_cells in enumerate(cells):
-                writer.write(row_cells, colours.get(line))
-            return
-        for number, (_, rows) in enumerate(batch.all_rows()):
-            op = batch.op(number)
-            for line, row in zip(batch.lines(number), rows):
-                writer.look(self._draft, op, row)
-                writer.write(next(cells), colours.get(line))
 
     def close(self, answer: Answer | None, *, interrupted: bool = False) -> list[Path]:
         """Complete the files, with the answer in files that hold answers; ``interrupted`` changes their names."""
@@ -240,10 +266,10 @@ class OutputFiles(ResultFiles):
 
     def _note_failure(self, spec: ReporterSpec, error: BaseException) -> None:
         """Note that a plugin failed to write its file; raise ``error`` if no plugin caused it."""
-        blame = None if isinstance(error, OSError) else create_plugin_error(error, spec.title, spec.origin)
-        if blame is None:
+        plugin_error = None if isinstance(error, OSError) else create_plugin_error(error, spec.title, spec.origin)
+        if plugin_error is None:
             raise error
-        self.faults.append(f"{blame.what} Its file is not written. {blame.fix}")
+        self.faults.append(f"{plugin_error.what} Its file is not written. {plugin_error.fix}")
 
     def complete(self, report: Report, explanations: Sequence[str]) -> Report:
         """Write the advice of the first plugin that returns one to a file, and return the report with it."""

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from probe_core.model import Cell, Colour, Mark, Op, Row
     from probe_core.model.answers import Answer
+    from probe_core.model.batches import RowBatch
     from probe_core.model.report import ReportDraft
     from probe_core.plugins.manager import Manager
+    from probe_core.plugins.protocols import OpenComparison
+    from probe_core.store.layout import RunPair
+    from probe_reporters.table import CellColumn, Table
 
 
 class MergeOption(Protocol):
@@ -47,6 +51,14 @@ class AnswerWriter(TableWriter, Protocol):
         """Receive the answer, after the last row and before ``close``."""
 
 
+@runtime_checkable
+class BatchTableWriter(Protocol):
+    """A result file that is written batch by batch."""
+
+    def write_batch(self, columns: Sequence[CellColumn], batch: RowBatch) -> None:
+        """Append the rows of a batch, whose cells are ``columns``."""
+
+
 class PageWriter(TableWriter, Protocol):
     """A page, which shows more than the cells of a table."""
 
@@ -62,3 +74,19 @@ class Reporter(Protocol):
 
     def line(self, row: int, row_count: int) -> str:
         """Return the position of a row, counted from 0, in the finished file, for people."""
+
+
+@runtime_checkable
+class TypedTableReporter(Protocol):
+    """A reporter whose files hold the table of a comparison with the types of its columns."""
+
+    def open_table(self, path: Path, table: Table, pair: RunPair) -> TableWriter | BatchTableWriter:
+        """Begin the table of two record files at ``path``."""
+
+
+@runtime_checkable
+class PageReporter(Protocol):
+    """A reporter of pages, whose writers may read both runs until they are closed."""
+
+    def open_page(self, path: Path, headers: Sequence[str], opened: OpenComparison) -> PageWriter:
+        """Begin a page on a comparison at ``path``."""

@@ -81,7 +81,7 @@ class ResultFile:
 def find_results(directory: Path, warn: Warn) -> list[ResultFile]:
     """Return one result file for each rank, in the order of the ranks.
 
-    Of several times the newest is taken; of several formats of one time jsonl, then csv, then xlsx.
+    If a rank has files of several times, the newest file is used. Among formats, jsonl precedes csv and xlsx.
 
     Args:
         directory: The directory of the result files.

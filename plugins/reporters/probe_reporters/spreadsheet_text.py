@@ -19,7 +19,7 @@ _AFTER_SEMICOLON = re.compile(rf";(?={_BLANKS}[{_FORMULA_SIGNS}])")
 
 
 def replace_surrogates(text: str) -> str:
-    """Return ``text`` as valid Unicode; unpaired surrogates, which no file can hold, become U+FFFD."""
+    """Return ``text`` as valid Unicode: U+FFFD replaces unpaired surrogates, which cannot be encoded."""
     if text.isascii():
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

@@ -14,15 +14,15 @@ from probe_core.errors import UserError, format_count, format_list, make_printab
 from probe_core.files.atomic import AtomicFile, create_write_error, make_directory
 from probe_core.model import Cell, Level
 from probe_core.model.answers import Outcome
-from probe_core.model.report import Report
+from probe_core.model.report import FailureNote, Report
 from probe_core.plugins.blame import PluginError, blame_plugin
 from probe_core.plugins.manager import warn
-from probe_core.plugins.protocols import Compared, Finished
+from probe_core.plugins.protocols import AllResults, PairResult
 from probe_core.plugins.specs import ReporterSpec
 from probe_reporters.output import write_table
 
 if TYPE_CHECKING:
-    from probe_core.plugins.protocols import Opened
+    from probe_core.plugins.protocols import OpenComparison
     from probe_core.store.layout import RunPair
     from probe_reporters.protocols import Reporter
 
@@ -41,10 +41,7 @@ LEVEL_TEXTS = {
     Level.PASS: ("{:,} pass", "green"),
     Level.SKIP: ("{:,} not measured", None),
 }
-"""The words and colour of each level of a row, gravest first; to differ is a word of the verdict."""
-
-FAILED_ON_ALL, FAILED, ERROR_COLUMN_NOTE = " failed on all ", " failed: ", "Err_message shows the error. "
-"""Parts of sentences on a metric that failed: on all rows, on one row, and what follows is what to do."""
+"""The words and colour of each level of a row, most severe first. Only the verdict uses the word "differ"."""
 
 NOT_MEASURED_NOTE = (
     "not measured: rows that no metric fits, such as numbers, texts and None; the verdict still compares numbers "
@@ -56,12 +53,12 @@ _NUMBER = re.compile(r"\d[\d,]*")
 
 
 class SummaryAnswerer:
-    """Answer of every comparison: the counts of each pair of record files, and of several how each fared."""
+    """The conclusions printed last: the counts of each comparison, and a table of several comparisons."""
 
-    def witness(self, opened: Opened, pair: RunPair) -> None:
-        """Observe nothing; the reports say all."""
+    def witness(self, opened: OpenComparison, pair: RunPair) -> None:
+        """Observe nothing, because the reports contain all that is printed."""
 
-    def conclude(self, results: Compared) -> Iterator[ComparisonSummary | OverallSummary]:
+    def conclude(self, results: AllResults) -> Iterator[ComparisonSummary | OverallSummary]:
         """Yield the counts of each comparison, then the table of several, ready to be printed.
 
         Raises:
@@ -95,7 +92,7 @@ class ComparisonSummary:
         is_one_of_many: True if there are other comparisons, so that the verdict is printed as well.
         counts: The number of comparisons with the same line, by the keys of ``collect_notes``.
         printed_keys: The keys of lines that were printed for earlier comparisons.
-        is_judged: True, for the report says by itself whether it was judged.
+        is_judged: Always True; ``Report.is_judged`` states whether rows were judged.
     """
 
     report: Report
@@ -107,8 +104,24 @@ class ComparisonSummary:
 
     def show(self, *, brief: bool = False) -> None:
         """Print them, without the verdict if ``brief`` is set."""
+        self._show_counts(brief=brief)
         report = self.report
-        counts = report.counts
+        if self.is_one_of_many and report.answer is not None and not brief:
+            console.show(f"  {make_printable(report.answer.sentence, 400)}", wrap=True)
+        if report.regions:
+            console.show(f"  calls that could not be aligned, in {format_count(len(report.regions), 'place')}:")
+        for line in report.regions[:MAX_LISTED_REGIONS]:
+            console.show(f"    {make_printable(line)}")
+        self._show_notes()
+        for path in report.files:
+            console.show(f"  wrote {path}")
+        for line in report.faults:
+            console.warn(line)
+        self._show_missing_rows()
+
+    def _show_counts(self, *, brief: bool) -> None:
+        """Print the numbers of rows."""
+        report, counts = self.report, self.report.counts
         head = f"{report.label}: " if report.label else ""
         console.show(
             f"{head}{format_count(counts.rows, 'row')} of {format_count(report.op_count, 'op')} compared by "
@@ -124,13 +137,10 @@ class ComparisonSummary:
         console.show(f"  table: {', '.join(parts)}; {matched} matched, {alone}", wrap=True)
         if _has_unmeasured_rows(report) and not brief and NOT_MEASURED_NOTE not in self.printed_keys:
             console.show(f"  {NOT_MEASURED_NOTE}", wrap=True)
-        if self.is_one_of_many and report.answer is not None and not brief:
-            console.show(f"  {make_printable(report.answer.sentence, 400)}", wrap=True)
-        if report.regions:
-            console.show(f"  calls that could not be aligned, in {format_count(len(report.regions), 'place')}:")
-        for line in report.regions[:MAX_LISTED_REGIONS]:
-            console.show(f"    {make_printable(line)}")
-        for key, (is_warning, text) in collect_notes(report).items():
+
+    def _show_notes(self) -> None:
+        """Print the warnings and notes that were not printed for an earlier comparison."""
+        for key, (is_warning, text) in collect_notes(self.report).items():
             if key in self.printed_keys:
                 continue
             others = self.counts.get(key, 1) - 1
@@ -140,14 +150,13 @@ class ComparisonSummary:
                 console.warn(text)
             else:
                 console.show(f"  note: {make_printable(text)}", wrap=True)
-        for path in report.files:
-            console.show(f"  wrote {path}")
-        for line in report.faults:
-            console.warn(line)
+
+    def _show_missing_rows(self) -> None:
+        """Print why rows are missing or not measured."""
+        report = self.report
         if report.interrupted:
-            console.warn(
-                f"interrupted after {counts.rows:,} of {format_count(report.row_count, 'row')}; the files hold those."
-            )
+            counts = f"{report.counts.rows:,} of {format_count(report.row_count, 'row')}"
+            console.warn(f"interrupted after {counts}; the files hold those.")
         if report.unreadable_count:
             files = format_count(report.unreadable_count, "tensor file")
             console.error(
@@ -163,23 +172,22 @@ def _has_unmeasured_rows(report: Report) -> bool:
 
 
 def collect_notes(report: Report) -> dict[str, tuple[bool, str]]:
-    """Return the warnings (True) and notes of a report, by a key that is the same where the same is said.
+    """Return the warnings (True) and notes of a report, by a key that is equal for equal lines of several reports.
 
-    Of a metric that failed on all rows, one warning says all: with their number, and what to do.
+    The key of a warning has no numbers. If a metric failed on all rows, its notes become part of its warning.
     """
-    lines: dict[str, tuple[bool, str]] = {}
-    failed: dict[str, str] = {}
+    fixes = {problem.subject: "" for problem in report.problems if isinstance(problem, FailureNote)}
     notes: list[str] = []
     for note in report.notes:
-        subject = note.partition(FAILED)[0]
-        if any(text.startswith(f"{subject}{FAILED_ON_ALL}") for text in report.problems):
-            failed.setdefault(subject, note.partition(ERROR_COLUMN_NOTE)[2])
+        if isinstance(note, FailureNote) and note.subject in fixes:
+            fixes[note.subject] = fixes[note.subject] or note.fix
         else:
             notes.append(note)
-    for text in report.problems:
-        to_do = failed.get(text.partition(FAILED_ON_ALL)[0])
-        lines[_NUMBER.sub("0", text)] = True, f"{text} {to_do}" if to_do else text
-    return lines | {note: (False, note) for note in notes}
+    lines: dict[str, tuple[bool, str]] = {}
+    for problem in report.problems:
+        fix = fixes[problem.subject] if isinstance(problem, FailureNote) else ""
+        lines[_NUMBER.sub("0", problem)] = True, f"{problem} {fix}" if fix else str(problem)
+    return lines | {note: (False, str(note)) for note in notes}
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,10 +197,10 @@ class OverallSummary:
     Attributes:
         compared: The comparisons that have ended.
         files: The files of the table.
-        is_judged: True, for each report says by itself whether it was judged.
+        is_judged: Always True; ``Report.is_judged`` states whether rows were judged.
     """
 
-    compared: Compared
+    compared: AllResults
     files: Sequence[Path]
     is_judged: bool = True
     answer: None = None
@@ -229,13 +237,13 @@ class OverallSummary:
             console.note("  --resume compares what is left, and keeps what is finished.")
 
 
-def _has_agreed(result: Finished) -> bool:
+def _has_agreed(result: PairResult) -> bool:
     """Return True if the verdict is that the values agree."""
     answer = result.report.answer if result.report is not None else None
     return answer is not None and answer.outcome is Outcome.AGREE
 
 
-def write_summary(results: Compared) -> list[Path]:
+def write_summary(results: AllResults) -> list[Path]:
     """Write ``compare_summary_{time stamp}`` in the plan's formats, with a row per rank; return the files.
 
     Raises:
@@ -269,7 +277,7 @@ def write_summary(results: Compared) -> list[Path]:
     return files
 
 
-def create_row(result: Finished) -> list[Cell]:
+def create_row(result: PairResult) -> list[Cell]:
     """Return the cells of one rank's row."""
     pair, report = result.pair, result.report
     place: list[Cell] = [pair.part, pair.rank, pair.target.name]

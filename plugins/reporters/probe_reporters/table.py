@@ -107,7 +107,7 @@ class CellColumn:
 
     Attributes:
         codes: A code in ``texts``; ``NUMBER_CODE``, ``INTEGER_CODE`` or ``PERCENT_CODE`` for an entry of ``numbers``.
-        texts: Cells that many rows share, or that are no numbers.
+        texts: Cells that many rows share, or that are not numbers.
         numbers: Finite floats, integers as floats, and ratios that are not negative.
     """
 

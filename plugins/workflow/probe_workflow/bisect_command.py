@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 from probe_core import console
-from probe_core.cli.main import EXIT_DATA_LOST, EXIT_INTERRUPTED, ISSUE_TRACKER
-from probe_core.cli.spelling import Command, list_spellings
 from probe_core.errors import UserError
+from probe_core.terminal.exit_codes import EXIT_DATA_LOST, EXIT_INTERRUPTED
+from probe_core.terminal.spelling import Command, list_spellings
 from probe_workflow.comparison import find_kept_answer
 from probe_workflow.exit_codes import OUTCOME_CODES, CheckCode
 
@@ -89,7 +89,7 @@ def exit_with_bisect_codes() -> Iterator[None]:
     except click.exceptions.Exit:
         raise
     except Exception:
-        console.show_defect(ISSUE_TRACKER)
+        console.show_defect()
         raise click.exceptions.Exit(CheckCode.DEFECT) from None
 
 

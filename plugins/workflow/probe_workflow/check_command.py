@@ -11,12 +11,12 @@ from pathlib import Path
 import click
 
 from probe_core import console
-from probe_core.cli.options import Location
-from probe_core.cli.spelling import option
 from probe_core.errors import UserError
 from probe_core.files.atomic import create_private_directory
 from probe_core.model.answers import Outcome
 from probe_core.plugins.manager import Manager
+from probe_core.terminal.option_types import Location
+from probe_core.terminal.spelling import option
 from probe_workflow.bisect_command import BisectCommand, translate_exit_code
 from probe_workflow.check_result import END_CODES, CheckResult
 from probe_workflow.comparison import compare_runs

@@ -15,7 +15,7 @@ from probe_core.library import create_plan
 from probe_core.model.answers import Answer
 from probe_core.model.plan import DEFAULT_FORMATS, Plan
 from probe_core.plugins.manager import Manager
-from probe_core.plugins.protocols import Compared, Conclusion, Opened
+from probe_core.plugins.protocols import AllResults, Conclusion, OpenComparison
 from probe_core.plugins.specs import ReporterSpec
 from probe_core.store.layout import RunPair
 from probe_workflow.hooks import KEPT_ANSWER
@@ -27,10 +27,10 @@ _META_KEY = "probe_workflow.answer"
 class AnswerKeeper:
     """Answer that keeps the verdict over all ranks in the context of the command."""
 
-    def witness(self, opened: Opened, pair: RunPair) -> None:
+    def witness(self, opened: OpenComparison, pair: RunPair) -> None:
         """Observe nothing."""
 
-    def conclude(self, compared: Compared) -> Iterator[Conclusion]:
+    def conclude(self, compared: AllResults) -> Iterator[Conclusion]:
         """Keep the verdict, and yield nothing to print."""
         ctx = click.get_current_context(silent=True)  # None for a comparison from Python
         if ctx is not None and compared.answer is not None:

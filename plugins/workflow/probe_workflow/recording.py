@@ -10,9 +10,9 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from probe_core.cli.main import EXIT_DEFECT
 from probe_core.errors import UserError
 from probe_core.files.atomic import make_directory, write_text
+from probe_core.terminal.exit_codes import EXIT_DEFECT
 from probe_workflow.golden import GoldenRun
 from probe_workflow.user_command import insert_recorder
 

@@ -11,7 +11,7 @@ import pytest
 from support.runs.many_ranks import files
 from support.runs.random_runs import random_run, random_tensor_runs
 
-from probe_core.flow import ahead, matched
+from probe_core.flow import matched, prefetching
 
 SIZES = (1, 2, 7, 4096)
 
@@ -38,9 +38,9 @@ def test_the_size_of_a_batch_of_tensors_changes_no_byte(
     target, golden = random_tensor_runs(np.random.default_rng(seed), tmp_path)
     policies = "accuracy,first_difference"
     results = []
-    for cost, size in ((1, 1), (matched.ROW_COST * 3, 40), (matched.MAX_BATCH_COST, ahead.MAX_GROUP_BYTES)):
+    for cost, size in ((1, 1), (matched.ROW_COST * 3, 40), (matched.MAX_BATCH_COST, prefetching.MAX_GROUP_BYTES)):
         monkeypatch.setattr(matched, "MAX_BATCH_COST", cost)
-        monkeypatch.setattr(ahead, "MAX_GROUP_BYTES", size)
+        monkeypatch.setattr(prefetching, "MAX_GROUP_BYTES", size)
         for jobs in ("1", "4"):
             out = tmp_path / f"out{cost}-{jobs}"
             options = ("--format", "csv,jsonl", "-hl", "-j", jobs, "--policy", policies, "--metric", "ulp")

@@ -23,7 +23,7 @@ from support.sampling import examples
 
 from probe_core.matching.exact import ExactMatcher
 from probe_core.matching.matching import RowOrder
-from probe_core.model import How
+from probe_core.model import MatchKind
 from probe_core.model.plan import Plan
 from probe_core.store.names import canonicalize, drop_count
 
@@ -187,7 +187,7 @@ class TestMapping:
         plan = replace(PLAN.with_options(mapping=names), matcher="fuzzy")
         ours, theirs = open_run(tmp_path / "t", target), open_run(tmp_path / "g", golden)
         order = RowOrder(MappingMatcher().match(ours, theirs, plan), ours, theirs)
-        assert [pair.how for pair in all_pairs(order)] == [How.MAPPED, How.FUZZY]
+        assert [pair.match_kind for pair in all_pairs(order)] == [MatchKind.MAPPED, MatchKind.FUZZY]
 
 
 # -- the alignment against every alignment there is -------------------------------------------

@@ -14,7 +14,7 @@ from support.runs.recorded import scalar, tensor, write_run
 from support.runs.streams import PLAN, align, backward, call, look, op, opened, run
 
 from probe_core.matching.matching import RowOrder
-from probe_core.model import How
+from probe_core.model import MatchKind
 
 # -- backward calls and what is saved ------------------------------------------------------------------
 
@@ -193,4 +193,4 @@ def test_every_golden_row_of_a_region_is_shown_once(tmp_path: Path) -> None:
     assert sorted(shown) == sorted(f"{key}.{side}.0" for key in golden for side in ("input", "output"))
     assert order.row_count == len(all_pairs(order))
     lonely = [pair for pair in all_pairs(order) if not pair.matched]
-    assert lonely and all(pair.how is How.REGION for pair in lonely)
+    assert lonely and all(pair.match_kind is MatchKind.REGION for pair in lonely)

@@ -151,7 +151,7 @@ def test_machines_get_all_digits_and_old_columns_stay(tmp_path: Path) -> None:
     assert exact["MaxRelativeErr"] == pytest.approx(1e-10, rel=1e-3)
     assert exact["MaxRelativeErr"] != round(exact["MaxRelativeErr"], 12)
     assert 0 < 1 - exact["Cosine"] < 1e-15 or exact["Cosine"] == 1
-    comparison = RunComparison(plan, Manager(), *runs)
+    comparison = RunComparison.open(plan, Manager(), *runs)
     ((_, (row,)),) = next(comparison.batches()).all_rows()
     assert row.measurements["max_error.MaxAbsErr"].number == absolute
     comparison.close()

@@ -11,7 +11,7 @@ import pytest
 from support.probe import Probe
 from support.runs.receiving import names_in, receiver, result_rows, send_all
 
-from probe_core.cli.main import EXIT_FINISHED, EXIT_USER_ERROR
+from probe_core.terminal.exit_codes import EXIT_FINISHED, EXIT_USER_ERROR
 
 
 def write_config(path: Path, **fields: Any) -> Path:

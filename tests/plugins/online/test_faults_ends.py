@@ -29,7 +29,7 @@ from support.runs.inprocess import receiving
 from support.runs.receiving import Client, Receiver, receiver
 from support.runs.relaying import relay
 
-from probe_core.cli.main import EXIT_FINISHED, EXIT_USER_ERROR
+from probe_core.terminal.exit_codes import EXIT_FINISHED, EXIT_USER_ERROR
 
 LOCAL = ("--listen", "127.0.0.1:0", "--lang", "en")
 

@@ -16,7 +16,7 @@ import pytest
 from probe_recording.sending.message import PREFIX, FrameKind, encode_frame, parse_prefix
 from support.runs.receiving import Client, Receiver, names_in, receiver, result_rows
 
-from probe_core.cli.main import EXIT_DATA_LOST
+from probe_core.terminal.exit_codes import EXIT_DATA_LOST
 
 LOCAL = ("--listen", "127.0.0.1:0", "--lang", "en", "--patience", "1", "--timeout", "30")
 FUZZ_RANK = 7

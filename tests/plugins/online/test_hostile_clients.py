@@ -13,7 +13,7 @@ from probe_online.server import MAX_SENDERS
 from probe_recording.sending.message import PREFIX, FrameKind, encode_call_head, encode_frame
 from support.runs.receiving import Client, Receiver, receiver, send_over
 
-from probe_core.cli.main import EXIT_DATA_LOST, EXIT_FINISHED
+from probe_core.terminal.exit_codes import EXIT_DATA_LOST, EXIT_FINISHED
 
 LOCAL = ("--listen", "127.0.0.1:0", "--lang", "en", "--patience", "1")
 WITHIN = 60.0

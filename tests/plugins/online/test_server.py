@@ -17,7 +17,7 @@ from support.probe import Probe
 from support.runs.receiving import RESULTS, Client, names_in, receiver, result_rows, send_all
 from support.runs.sent import with_rank
 
-from probe_core.cli.main import EXIT_DATA_LOST, EXIT_FINISHED, EXIT_INTERRUPTED, EXIT_USER_ERROR
+from probe_core.terminal.exit_codes import EXIT_DATA_LOST, EXIT_FINISHED, EXIT_INTERRUPTED, EXIT_USER_ERROR
 
 LOCAL = ("--listen", "127.0.0.1:0", "--lang", "en")
 

@@ -11,7 +11,7 @@ from probe_recording.sending.message import FrameKind, encode_frame, parse_call,
 from support.probe import Probe
 from support.runs.receiving import RESULTS, Client, receiver, result_rows, send_over
 
-from probe_core.cli.main import EXIT_FINDINGS, EXIT_FINISHED
+from probe_core.terminal.exit_codes import EXIT_FINDINGS, EXIT_FINISHED
 
 LOCAL = ("--listen", "127.0.0.1:0", "--lang", "en")
 FIRST, SECOND = "a1" * 16, "b2" * 16

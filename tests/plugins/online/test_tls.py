@@ -12,7 +12,7 @@ from probe_recording.sending.tls import create_sender_context
 from support.probe import Probe
 from support.runs.receiving import Client, receiver, send_all
 
-from probe_core.cli.main import EXIT_FINISHED, EXIT_USER_ERROR
+from probe_core.terminal.exit_codes import EXIT_FINISHED, EXIT_USER_ERROR
 
 
 def certificate(directory: Path, name: str) -> None:

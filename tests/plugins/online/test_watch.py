@@ -12,7 +12,7 @@ import pytest
 from probe_recording.sending.message import FrameKind, encode_frame
 from support.runs.receiving import names_in, receiver, result_rows
 
-from probe_core.cli.main import EXIT_DATA_LOST, EXIT_FINISHED
+from probe_core.terminal.exit_codes import EXIT_DATA_LOST, EXIT_FINISHED
 
 SESSION = uuid.UUID(int=7).hex
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
-from probe_ranks.report_json import parse_answer, serialize_answer
+from probe_ranks.report_json import parse_answer, parse_report, serialize_answer, serialize_report
 
-from probe_core.model import Reason
+from probe_core.model import Mode, Reason
 from probe_core.model.answers import Answer, Coverage, Finding, Note, NoteKind, Outcome
+from probe_core.model.report import FailureNote, Report
 
 CAUSE = Finding(
     "Torch.mul.0.forward",
@@ -63,3 +65,11 @@ def test_data_that_describes_no_answer(broken: dict[str, Any]) -> None:
     for name in serialize_answer(FULL):
         with pytest.raises(LookupError):
             parse_answer({key: value for key, value in serialize_answer(FULL).items() if key != name})
+
+
+def test_notes_on_failures_keep_their_parts() -> None:
+    failure = FailureNote('The metric "m" of x failed: E. Update it.', 'The metric "m" of x', "Update it.")
+    report = Report("rank0", Path("t"), Path("g"), Mode.MD5, 1, notes=("a note", failure), problems=(failure,))
+    again = parse_report(json.loads(json.dumps(serialize_report(report))))
+    assert again.notes == report.notes and again.problems == report.problems
+    assert isinstance(again.notes[1], FailureNote) and again.notes[1].fix == failure.fix

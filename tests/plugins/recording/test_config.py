@@ -17,7 +17,7 @@ from probe_pytorch.debugger import PrecisionDebugger
 from probe_recording.config import Config, ConfigWarning, load_config, parse
 from support.cases import every
 
-from probe_core.cli.options import COMPARE_FILE_KEYS, parse_input
+from probe_core.cli.compare_file import COMPARE_FILE_KEYS, parse_run_paths
 from probe_core.errors import UserError
 
 API = ["Functional.linear.0.forward", "Functional.relu.2.backward"]
@@ -418,7 +418,7 @@ def test_a_field_in_the_wrong_place_is_told_its_own() -> None:
 def test_no_unrelated_name_is_suggested_anywhere(name: str) -> None:
     """Of a compare file, of the pre-check's configuration and of an API mapping."""
     refusals = (
-        lambda: parse_input({name: 1}, "it", {key: key for key in COMPARE_FILE_KEYS}),
+        lambda: parse_run_paths({name: 1}, "it", {key: key for key in COMPARE_FILE_KEYS}),
         lambda: parse_settings({name: 1}, "it"),
         lambda: api_entries([{"ms_api": "a", "pt_api": "b", name: 1}], "it"),
     )

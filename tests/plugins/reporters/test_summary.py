@@ -21,9 +21,9 @@ from probe_core.errors import UserError
 from probe_core.model import Level, Mode, RowCounts, Side, Suspect
 from probe_core.model.answers import Answer, Coverage, Outcome
 from probe_core.model.plan import Plan
-from probe_core.model.report import Report
+from probe_core.model.report import FailureNote, Report
 from probe_core.plugins.manager import Manager
-from probe_core.plugins.protocols import Compared, Finished
+from probe_core.plugins.protocols import AllResults, PairResult
 from probe_core.store.layout import Pairing, RunPair
 
 
@@ -31,26 +31,26 @@ def pair_of(rank: int) -> RunPair:
     return RunPair(Path(f"t/rank{rank}/dump.json"), Path(f"g/rank{rank}/dump.json"), "", f"rank{rank}", rank)
 
 
-def finished(rank: int, *, suspects: int = 0, measured: int = 3, **fields: Any) -> Finished:
+def finished(rank: int, *, suspects: int = 0, measured: int = 3, **fields: Any) -> PairResult:
     suspect = Suspect("Torch.a.0", "Torch.a.0.output.0", Side.OUTPUT, "4", Level.ERROR, "differs", "M", "x.py")
     counts = RowCounts(dict.fromkeys(Level, 2), measured, 5, 1, 2)
     report = Report(
         f"rank{rank}", Path("t"), Path("g"), Mode.STATISTICS, 8, 4, counts, (suspect,) * suspects, **fields
     )  # fmt: skip
-    return Finished(pair_of(rank), report)
+    return PairResult(pair_of(rank), report)
 
 
-def failed(rank: int) -> Finished:
-    return Finished(pair_of(rank), error=UserError("It is damaged.", "Record it again."))
+def failed(rank: int) -> PairResult:
+    return PairResult(pair_of(rank), error=UserError("It is damaged.", "Record it again."))
 
 
-def compared(tmp_path: Path, ended: list[Finished], count: int | None = None) -> Compared:
+def compared(tmp_path: Path, ended: list[PairResult], count: int | None = None) -> AllResults:
     plan = Plan(Path("t"), Path("g"), tmp_path / "o", "20260101000000", formats=("csv", "xlsx"))
     pairs = [pair_of(rank) for rank in range(len(ended) if count is None else count)]
-    return Compared(plan, Manager(), Pairing(pairs, [], []), ended)
+    return AllResults(plan, Manager(), Pairing(pairs, [], []), ended)
 
 
-def printed(of: Compared, capsys: pytest.CaptureFixture[str]) -> list[str]:
+def printed(of: AllResults, capsys: pytest.CaptureFixture[str]) -> list[str]:
     (shown,) = [one for one in SummaryAnswerer().conclude(of) if isinstance(one, OverallSummary)]
     assert shown.is_judged
     shown.show()
@@ -109,10 +109,11 @@ def test_without_a_suspect_and_with_many(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_what_several_comparisons_say_is_printed_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of a metric that failed on all rows one warning is left, with their number and what to do."""
+    """The notes of a metric that failed on all rows become part of its warning."""
+    metric = 'The metric "m" of x 1'
     failing = {
-        "notes": ["a note", 'The metric "m" of x 1 failed: E. Err_message shows the error. Update it.'],
-        "problems": ['The metric "m" of x 1 failed on all 5 rows, so its columns hold no number: E.'],
+        "notes": ["a note", FailureNote(f"{metric} failed: E. Its cells are N/A. Update it.", metric, "Update it.")],
+        "problems": [FailureNote(f"{metric} failed on all 5 rows, so its columns hold no number: E.", metric)],
         "answer": Answer(Outcome.AGREE, "all", (), Coverage(1, 1)),
     }
     for one in SummaryAnswerer().conclude(compared(tmp_path, [finished(rank, **failing) for rank in range(3)])):
@@ -127,7 +128,7 @@ def test_what_several_comparisons_say_is_printed_once(tmp_path: Path, capsys: py
 
 @pytest.mark.parametrize("ended", [[finished(0)], [finished(0), finished(1, interrupted=True)]])
 def test_no_table_of_what_was_interrupted(
-    ended: list[Finished], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ended: list[PairResult], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     *counted, shown = SummaryAnswerer().conclude(compared(tmp_path, ended, 2))
     assert all(isinstance(one, ComparisonSummary) for one in counted) and isinstance(shown, OverallSummary)
@@ -140,7 +141,7 @@ def test_no_table_of_what_was_interrupted(
 
 def test_what_an_earlier_command_finished_is_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one = finished(0)
-    kept = Finished(one.pair, one.report, resumed=True)
+    kept = PairResult(one.pair, one.report, resumed=True)
     lines = printed(compared(tmp_path, [kept, finished(1)]), capsys)
     assert lines[0] == "2 of 2 comparisons finished, 1 of them in an earlier run"
 

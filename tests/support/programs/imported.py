@@ -8,7 +8,7 @@ from importlib import import_module
 from importlib.util import find_spec
 
 PACKAGES = (
-    "probe_core.cli", "probe_core.flow", "probe_core.matching", "probe_core.ranks", "probe_core.store", "probe_ranks", "probe_matching",
+    "probe_core.cli", "probe_core.flow", "probe_core.matching", "probe_core.store", "probe_ranks", "probe_matching",
     "probe_diagnosis", "probe_recording.reading", "probe_page",
 )  # fmt: skip
 NAMES = (

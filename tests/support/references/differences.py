@@ -18,7 +18,7 @@ from probe_diagnosis.timeline.views import (
     format_scalar,
 )
 
-from probe_core.model import Drift, How, Kind, Level, Row, Side, Value
+from probe_core.model import Drift, Kind, Level, MatchKind, Row, Side, Value
 from probe_core.model.dtypes import get_dtype_kind, is_same_dtype
 
 NO_DRIFT = Drift(0.0, 1.0, 0.0, 0.0)
@@ -40,9 +40,9 @@ def _difference(row: Row, *, by_tensor: bool) -> Difference:
     if verdict is None:
         return unjudged
     why = "; ".join(evidence_texts(verdict))
-    is_left_out = bool(row.was) and row.verdict.level is Level.SKIP
+    is_left_out = bool(row.replaced_verdicts) and row.verdict.level is Level.SKIP
     if is_left_out:
-        why = row.was[-1].reason.detail
+        why = row.replaced_verdicts[-1].reason.detail
     if target is None or golden is None or is_left_out or verdict.level is Level.SKIP:
         return unjudged._replace(why=why)
     first, second = target.value, golden.value
@@ -58,7 +58,7 @@ def _difference(row: Row, *, by_tensor: bool) -> Difference:
         )
     state = DIFFERS if verdict.level is Level.ERROR else SAME
     kind_of = DifferenceKind.SHAPE if state == DIFFERS and first.extent != second.extent else DifferenceKind.VALUE
-    is_in_region = row.pair.how is How.REGION and state == DIFFERS
+    is_in_region = row.pair.match_kind is MatchKind.REGION and state == DIFFERS
     if is_in_region:
         state = UNJUDGED
     drift = verdict.drift or NO_DRIFT._replace(difference=math.inf if state == DIFFERS else 0.0)

@@ -81,10 +81,10 @@ def named(found: Data) -> list[tuple[str, str]]:
 # -- hand-written runs -------------------------------------------------------------------------
 
 
-Ranks = Sequence[dict[str, Any]]
+PlanExecution = Sequence[dict[str, Any]]
 
 
-def write_ranks(directory: Path, ranks: Ranks) -> Path:
+def write_ranks(directory: Path, ranks: PlanExecution) -> Path:
     """A step with one statistics run a rank."""
     for number, data in enumerate(ranks):
         write_run(directory / f"rank{number}", data)
@@ -92,7 +92,7 @@ def write_ranks(directory: Path, ranks: Ranks) -> Path:
 
 
 @pytest.fixture
-def written(tmp_path: Path) -> Callable[[Ranks, Ranks], tuple[Path, Path]]:
+def written(tmp_path: Path) -> Callable[[PlanExecution, PlanExecution], tuple[Path, Path]]:
     """``written(targets, goldens)``: both steps."""
     return lambda targets, goldens: (
         write_ranks(tmp_path / "t", targets),

@@ -12,7 +12,7 @@ from probe_matching.aligned import AlignmentMatcher
 from probe_recording.reading.run import DumpRun
 
 from probe_core.matching.matching import NO_PARTNER, Matching, RowOrder
-from probe_core.model import How
+from probe_core.model import MatchKind
 from probe_core.model.plan import Plan
 from support.runs.orders import all_pairs
 from support.runs.recorded import forward, tensor, write_run
@@ -83,7 +83,9 @@ def look(matching: Matching, ours: DumpRun, theirs: DumpRun) -> Found:
         for region in matching.regions
     ]
     ends = [
-        (pair.target.name, pair.golden.name) for pair in rows if pair.target and pair.golden and pair.how is How.REGION
+        (pair.target.name, pair.golden.name)
+        for pair in rows
+        if pair.target and pair.golden and pair.match_kind is MatchKind.REGION
     ]
     return Found(pairs, regions, ends)
 

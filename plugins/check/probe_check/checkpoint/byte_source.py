@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from probe_check.checkpoint.errors import UnreadableCheckpoint
-from probe_core.files.given import check_regular
+from probe_core.files.user_files import check_regular
 
 MAX_OPEN_FILES = 64
 

@@ -10,8 +10,8 @@ from probe_check.checkpoint import sentences
 from probe_check.checkpoint.comparison import compare_checkpoints
 from probe_check.checkpoint.similarity_file import DEFAULT_OUTPUT, check_output, write_similarities
 from probe_core import console
-from probe_core.cli.main import EXIT_FINDINGS, EXIT_FINISHED
-from probe_core.cli.spelling import Command, option
+from probe_core.terminal.exit_codes import EXIT_FINDINGS, EXIT_FINISHED
+from probe_core.terminal.spelling import Command, option
 
 
 @click.command(cls=Command)

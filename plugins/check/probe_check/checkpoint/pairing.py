@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from probe_core.errors import UserError, find_nearest_names, format_count
-from probe_core.files.given import describe_yaml_error, parse_yaml, read_regular_file
+from probe_core.files.user_files import describe_yaml_error, parse_yaml, read_regular_file
 
 WRAPPER_COMPONENTS = frozenset(
     {"module", "_orig_mod", "_fsdp_wrapped_module", "_forward_module", "_checkpoint_wrapped_module"}

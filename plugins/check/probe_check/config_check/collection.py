@@ -17,7 +17,7 @@ from probe_check.config_check.pack import Scalar
 from probe_check.config_check.rules import HIDDEN_TEXT, ConfigRules, load_rules
 from probe_check.config_check.shell_script import parse_hyperparameters
 from probe_core.errors import UserError
-from probe_core.files.given import describe_yaml_error, parse_yaml, read_regular_file
+from probe_core.files.user_files import describe_yaml_error, parse_yaml, read_regular_file
 
 MAX_FILE_BYTES = 4 << 20
 """Largest size of a script or yaml file."""

@@ -15,9 +15,9 @@ from probe_check.config_check.items import SEVERITY, DifferenceLevel
 from probe_check.config_check.pack_file import check_name, write_pack
 from probe_check.config_check.results import compare_and_write, is_pack
 from probe_core import console
-from probe_core.cli.main import EXIT_FINDINGS, EXIT_FINISHED
-from probe_core.cli.spelling import Command, option
 from probe_core.errors import UserError, make_printable
+from probe_core.terminal.exit_codes import EXIT_FINDINGS, EXIT_FINISHED
+from probe_core.terminal.spelling import Command, option
 
 DEFAULT_PACK = Path("config_check_pack.zip")
 DEFAULT_OUTPUT = Path("config_check_result")

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from probe_core.errors import UserError
-from probe_core.files.given import check_regular
+from probe_core.files.user_files import check_regular
 
 MAX_MEMBERS = 200_000
 """Largest number of members of a zip file, or of entries of a directory."""

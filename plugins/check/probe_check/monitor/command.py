@@ -8,11 +8,11 @@ from pathlib import Path
 import click
 
 from probe_core import console
-from probe_core.cli.main import EXIT_FINDINGS, EXIT_FINISHED
-from probe_core.cli.options import NumberRanges
-from probe_core.cli.spelling import Command, option
 from probe_core.files.atomic import make_directory, write_text
 from probe_core.library import DEFAULT_OUTPUT
+from probe_core.terminal.exit_codes import EXIT_FINDINGS, EXIT_FINISHED
+from probe_core.terminal.option_types import NumberRanges
+from probe_core.terminal.spelling import Command, option
 
 PAGE_FILE = "monitor.html"
 ANSWER_FILE = "monitor_answer.json"

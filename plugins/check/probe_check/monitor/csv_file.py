@@ -17,7 +17,7 @@ from probe_reporters.api import neutralise
 from probe_check.monitor.figures import Figures
 from probe_core.errors import UserError
 from probe_core.files.atomic import create_path_error, open_file, write_text
-from probe_core.files.given import read_regular_file
+from probe_core.files.user_files import read_regular_file
 
 _FILE_NAME = re.compile(r"([a-z_]+)_(\d{1,12})-(\d{1,12})\.csv")
 MAX_ROW_BYTES = 1 << 16

@@ -14,7 +14,7 @@ from probe_check.monitor.alerts import Alert
 from probe_check.monitor.tasks import STAGES_BY_TAG, Stage
 from probe_core.errors import UserError
 from probe_core.files.atomic import make_directory, write_text
-from probe_core.files.given import load_object
+from probe_core.files.user_files import load_object
 
 EVENT_FILE = "anomaly.json"
 SORTED_FILE = "anomaly_analyse.json"

@@ -11,7 +11,7 @@ from probe_recording.messages import note
 from probe_check.monitor.settings import MonitorSettings, load_settings
 from probe_core.errors import UserError
 from probe_core.files.atomic import write_text
-from probe_core.files.given import load_object
+from probe_core.files.user_files import load_object
 
 DYNAMIC_VARIABLE = "DYNAMIC_MONITOR"
 

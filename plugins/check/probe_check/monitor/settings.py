@@ -15,7 +15,7 @@ from probe_recording.config import ConfigWarning
 from probe_check.monitor.alert_settings import AlertSettings, parse_alert
 from probe_check.monitor.directories import parse_time
 from probe_check.monitor.tasks import OPERATIONS
-from probe_core.files.given import load_object
+from probe_core.files.user_files import load_object
 
 FORMATS = ("csv", "tensorboard", "api")
 FLAG_FIELDS = (

@@ -10,11 +10,11 @@ from typing import Any
 from probe_reporters.api import claim_time_stamp
 
 from probe_core import console
-from probe_core.cli.main import EXIT_FINDINGS, EXIT_FINISHED, EXIT_USER_ERROR
 from probe_core.errors import format_count, make_printable
 from probe_core.model.plan import TIME_STAMP_FORMAT
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import ReporterSpec
+from probe_core.terminal.exit_codes import EXIT_FINDINGS, EXIT_FINISHED, EXIT_USER_ERROR
 from probe_diagnosis.collectives.run_check import StepCheck, check_run, write_check
 
 MAX_SHOWN_BREACHES = 10

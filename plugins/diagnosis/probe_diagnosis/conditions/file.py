@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Union
 
-from probe_core.files.given import read_regular_file
+from probe_core.files.user_files import read_regular_file
 from probe_core.store.files import CONDITIONS_FILE
 
 SCHEMA = 1

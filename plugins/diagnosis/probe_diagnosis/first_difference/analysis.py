@@ -14,7 +14,7 @@ from probe_core.files.atomic import write_text
 from probe_core.model import Side
 from probe_core.model.answers import Finding
 from probe_core.model.plan import Plan
-from probe_core.plugins.protocols import Compared
+from probe_core.plugins.protocols import AllResults
 from probe_core.store.layout import RunPair
 from probe_diagnosis.answer.verdict.answerer import find_agreeing_ranks, find_step_causes
 from probe_diagnosis.difference.reasons import Cause
@@ -73,7 +73,7 @@ def build_rank_file_path(plan: Plan, pair: RunPair) -> Path:
     return plan.output / pair.part / f"compare_result_rank{pair.rank}_{plan.time_stamp}.json"
 
 
-def analyze(compared: Compared) -> list[StepAnalysis]:
+def analyze(compared: AllResults) -> list[StepAnalysis]:
     """Write the causes of each step with the rows of their calls, and return them.
 
     Args:
@@ -90,7 +90,7 @@ def analyze(compared: Compared) -> list[StepAnalysis]:
     return [_analyze(compared, part, ranks) for part, ranks in steps.items()]
 
 
-def _analyze(compared: Compared, part: str, ranks: Mapping[int, Path]) -> StepAnalysis:
+def _analyze(compared: AllResults, part: str, ranks: Mapping[int, Path]) -> StepAnalysis:
     """Write the causes of one step, whose ranks have these files."""
     plan = compared.plan
     calls = {rank: CallColumns.from_calls(read_rank_file(path)) for rank, path in ranks.items()}
@@ -107,7 +107,7 @@ def _analyze(compared: Compared, part: str, ranks: Mapping[int, Path]) -> StepAn
     return StepAnalysis(part, tuple(ranks), differences, sum(map(len, states)) - unjudged, unjudged, file)
 
 
-def _select_decisive_causes(compared: Compared, part: str) -> list[Finding]:
+def _select_decisive_causes(compared: AllResults, part: str) -> list[Finding]:
     """Return the causes of differences, without calls that were only called differently."""
     agreeing = find_agreeing_ranks(compared, part)
     causes = [cause for cause in find_step_causes(compared, part) if cause.rank not in agreeing]

@@ -11,7 +11,7 @@ from probe_reporters.reason_texts import ReasonTexts
 
 from probe_core.model import Mode
 from probe_core.model.plan import Plan
-from probe_core.plugins.protocols import Compared, Opened
+from probe_core.plugins.protocols import AllResults, OpenComparison
 from probe_core.store.layout import RunPair
 from probe_diagnosis.asking import NAME, create_conflict_error
 from probe_diagnosis.first_difference.analysis import analyze, build_rank_file_path
@@ -22,7 +22,7 @@ from probe_diagnosis.first_difference.rank_printing import FirstDifferenceConclu
 class FirstDifferences:
     """Answer that writes a file for each rank during the comparison, and searches all files at the end."""
 
-    def witness(self, opened: Opened, pair: RunPair) -> RankFile | None:
+    def witness(self, opened: OpenComparison, pair: RunPair) -> RankFile | None:
         """Return the writer of one rank's file.
 
         None for a debug.json: variables saved on their own have no order of cause and effect.
@@ -33,7 +33,7 @@ class FirstDifferences:
         path = build_rank_file_path(opened.plan, pair)
         return RankFile(path, _create_table(opened), lambda op: find(op) is not None)
 
-    def conclude(self, compared: Compared) -> list[FirstDifferenceConclusion]:
+    def conclude(self, compared: AllResults) -> list[FirstDifferenceConclusion]:
         """Return the first differences of each step, ready to be printed."""
         return [FirstDifferenceConclusion(analysis) for analysis in analyze(compared)]
 
@@ -57,7 +57,7 @@ def ask(plan: Plan, values: Mapping[str, Any], asked: Set[str]) -> Plan:
     return replace(plan, answers=answers, formats=formats, advise=plan.advise and bool(formats))
 
 
-def _create_table(opened: Opened) -> Table:
+def _create_table(opened: OpenComparison) -> Table:
     """Return the columns of a rank's file: statistics or checksums, and for tensors their metrics as well."""
     texts = ReasonTexts.load(opened.manager)
     if opened.mode is not Mode.TENSOR:

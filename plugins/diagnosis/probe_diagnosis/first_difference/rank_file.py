@@ -89,7 +89,7 @@ class RankFile:
             values = table.views(lines.start, lines.stop, described.key)
             ops: dict[str, list[_TableRow]] = {}
             for row, value in zip(rows, values):
-                is_left_out = bool(row.was) and row.verdict.level is Level.SKIP
+                is_left_out = bool(row.replaced_verdicts) and row.verdict.level is Level.SKIP
                 shown = _mark_mispaired(value) if described.shifted and not is_left_out else value
                 ops.setdefault(self._find_op(row, described.key), []).append((row, next(cells), shown))
             for op, own_rows in ops.items():

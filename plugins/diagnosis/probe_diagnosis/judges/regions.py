@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from probe_core.model import How, Level, Reason, Ruling
+from probe_core.model import Level, MatchKind, Reason, Ruling
 from probe_core.model.batches import MATCH_KINDS, RowBatch
 from probe_diagnosis.judges.batch_judge import BatchJudge
 
@@ -18,5 +18,5 @@ class RegionJudge(BatchJudge):
 
     def judge_batch(self, batch: RowBatch) -> Mapping[int, Ruling]:
         """Return a ruling that skips the row, for each row without a partner in a region."""
-        lines = np.flatnonzero((batch.how == MATCH_KINDS.index(How.REGION)) & ~batch.is_matched)
+        lines = np.flatnonzero((batch.match_codes == MATCH_KINDS.index(MatchKind.REGION)) & ~batch.is_matched)
         return {line: Ruling(batch.verdicts[line]._replace(level=Level.SKIP), REGION) for line in lines.tolist()}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from probe_core.model import GRAVITY, Level, Reason, Ruling
+from probe_core.model import SEVERITIES, Level, Reason, Ruling
 from probe_core.model.batches import RowBatch
 from probe_diagnosis.judges.batch_judge import BatchJudge
 
@@ -18,7 +18,7 @@ class RequiresGradJudge(BatchJudge):
 
     def judge_batch(self, batch: RowBatch) -> Mapping[int, Ruling]:
         """Return a ruling with a warning for each row that passes although ``requires_grad`` differs."""
-        lines = np.flatnonzero(batch.requires_grad_differs & (batch.verdicts.levels == GRAVITY[Level.PASS]))
+        lines = np.flatnonzero(batch.requires_grad_differs & (batch.verdicts.levels == SEVERITIES[Level.PASS]))
         return {
             line: Ruling(batch.verdicts[line]._replace(level=Level.WARNING), REQUIRES_GRAD) for line in lines.tolist()
         }

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import isfinite, prod, sqrt
 
-from probe_core.model import GRAVITY, How, Level, Op, Reason, Row, Ruling, Side, Slot
+from probe_core.model import SEVERITIES, Level, MatchKind, Op, Reason, Row, Ruling, Side, Slot
 from probe_core.model.batches import RowBatch
 from probe_core.store.names import is_gradient
 from probe_diagnosis.judges.batch_judge import judge_each
@@ -29,7 +29,7 @@ class RoundingJudge:
     def judge_batch(self, batch: RowBatch) -> Mapping[int, Ruling]:
         """Return the rulings of all ops with a row that fails by its cosine alone."""
         verdicts = batch.verdicts
-        doubtful = batch.find_ops(verdicts.has_drift & (verdicts.levels == GRAVITY[Level.ERROR]))
+        doubtful = batch.find_ops(verdicts.has_drift & (verdicts.levels == SEVERITIES[Level.ERROR]))
         return judge_each(self.judge, batch, doubtful)
 
     def judge(self, op: Op, rows: Sequence[Row]) -> Mapping[int, Ruling]:
@@ -61,7 +61,7 @@ def _compute_scale(row: Row) -> float:
     if row.verdict.drift is not None:
         return row.verdict.drift.scale
     slot = row.pair.target
-    if slot is None or row.pair.matched or row.pair.how is not How.REGION:
+    if slot is None or row.pair.matched or row.pair.match_kind is not MatchKind.REGION:
         return 0.0
     norm, size = slot.value.statistics.norm, _count_elements(row)
     return norm / sqrt(size) if isinstance(norm, float) and isfinite(norm) and size else 0.0

@@ -17,7 +17,7 @@ import numpy as np
 
 from probe_core.files.packaged import load_yaml
 from probe_core.model import (
-    GRAVITY,
+    SEVERITIES,
     Kind,
     Level,
     Op,
@@ -91,7 +91,7 @@ class UninitialisedJudge:
         """Return a ruling that skips the row, for each uninitialised value."""
         is_doubtful = np.zeros(len(batch), bool)  # values that agree need no excuse
         for verdicts in (batch.verdicts, *batch.results.further.values()):
-            is_doubtful |= verdicts.levels != GRAVITY[Level.PASS]
+            is_doubtful |= verdicts.levels != SEVERITIES[Level.PASS]
         with_keyword = {*batch.find_ops(_are_keywords(batch))}
         doubtful = batch.find_ops(is_doubtful)
         ops = (op for op in doubtful if op in with_keyword or self._may_hold_any(batch.ops[op]))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Union
 
-from probe_core.files.given import read_regular_file
+from probe_core.files.user_files import read_regular_file
 from probe_diagnosis.frames import own_frame
 
 STEP_PHASES_FILE = "step_phases.json"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from probe_core.model import GRAVITY, Drift, How, Level
+from probe_core.model import SEVERITIES, Drift, Level, MatchKind
 from probe_core.model.batches import MATCH_KINDS, PairSide, RowBatch
 from probe_core.model.columns import FLOAT, NULL, TENSOR, Array
 from probe_core.model.dtypes import get_dtype_kind
@@ -50,9 +50,9 @@ def build_value_table(batch: RowBatch) -> ValueTable:
     is_skipped = _mark_skipped(batch, policy, table)
     has_one_null = batch.is_matched & ~is_skipped & (is_null[0] != is_null[1])
     is_judged = batch.is_matched & ~is_skipped & ~has_one_null
-    differs = is_judged & (policy.levels == GRAVITY[Level.ERROR])
+    differs = is_judged & (policy.levels == SEVERITIES[Level.ERROR])
     _excuse_devices(batch, table, differs)
-    is_in_region = differs & (batch.how == MATCH_KINDS.index(How.REGION))
+    is_in_region = differs & (batch.match_codes == MATCH_KINDS.index(MatchKind.REGION))
     lines["state"] = np.where(is_judged, np.where(differs, DIFFERS_CODE, SAME_CODE), UNJUDGED_CODE)
     lines["state"][is_in_region] = UNJUDGED_CODE
     lines["kind"] = np.where(differs & ~batch.have_equal_extents, DifferenceKind.SHAPE, DifferenceKind.VALUE)
@@ -78,7 +78,7 @@ def build_value_table(batch: RowBatch) -> ValueTable:
 
 def _mark_skipped(batch: RowBatch, policy: VerdictColumn, table: ValueTable) -> Array:
     """Return True for rows in which there is nothing to judge, by the policy or by a judge, which states the reason."""
-    is_skipped: Array = policy.levels == GRAVITY[Level.SKIP]
+    is_skipped: Array = policy.levels == SEVERITIES[Level.SKIP]
     for line, changes in batch.changes.items():
         if batch.verdicts[line].level is Level.SKIP:
             is_skipped[line] = True

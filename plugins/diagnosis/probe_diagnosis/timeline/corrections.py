@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from probe_core.model import How, Kind, Pair, Side, Slot
+from probe_core.model import Kind, MatchKind, Pair, Side, Slot
 from probe_core.model.dtypes import get_dtype_kind
 from probe_diagnosis.timeline.devices import is_device
 from probe_diagnosis.timeline.views import (
@@ -67,7 +67,7 @@ def mark_lone_arguments(pairs: Sequence[Pair], values: Sequence[Difference]) -> 
     is_paired = False
     for n, ((target, golden, pairing), value) in enumerate(zip(pairs, values)):
         is_whole = target is not None and golden is not None
-        is_paired = is_paired or (is_whole and pairing is not How.REGION)
+        is_paired = is_paired or (is_whole and pairing is not MatchKind.REGION)
         slot = target or golden
         if slot is None or is_whole or value.side is not Side.INPUT:
             continue

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from probe_core.errors import format_count
-from probe_core.model import GRAVITY, How, Level
+from probe_core.model import SEVERITIES, Level, MatchKind
 from probe_core.model.answers import Coverage
 from probe_core.model.batches import MATCH_KINDS, RowBatch
 from probe_core.model.columns import NULL, TENSOR, Array
@@ -137,7 +137,7 @@ class CoverageTally:
             is_float_tensor = is_tensor & (kinds[number] == TENSOR) & is_float[side.column("dtype")]
             self.floats[number] += int(is_float_tensor.sum())
             self.floats_compared[number] += int((is_float_tensor & is_compared).sum())
-        is_failing = is_compared & (batch.verdicts.levels == GRAVITY[Level.ERROR])
+        is_failing = is_compared & (batch.verdicts.levels == SEVERITIES[Level.ERROR])
         is_failing &= (table.lines["state"] == SAME_CODE) & table.is_tensor
         for line in np.flatnonzero(is_failing & (table.lines["flags"] & IS_MASKED == 0)).tolist():
             self.failing_at[table.name(line, batch.find_op_key(line))] = table.lines["distance"].item(line)
@@ -247,7 +247,7 @@ def _classify_rows(batch: RowBatch, table: ValueTable, is_shifted: Array, is_sta
     for line, changes in batch.changes.items():
         is_uninitialised[line] = any(changed.reason == NOT_COMPUTED for changed in changes)
         is_left_out[line] = batch.verdicts[line].level is Level.SKIP
-    is_region = batch.how == MATCH_KINDS.index(How.REGION)
+    is_region = batch.match_codes == MATCH_KINDS.index(MatchKind.REGION)
     is_unjudged = table.lines["state"] == UNJUDGED_CODE
     conditions = [
         (TARGET_ONLY, ~batch.golden.is_present),

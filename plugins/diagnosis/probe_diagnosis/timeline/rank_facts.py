@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from probe_core.model import How, Pair, Record, Side
+from probe_core.model import MatchKind, Pair, Record, Side
 from probe_core.model.batches import MATCH_KINDS, RowBatch
 from probe_core.model.columns import SIDES, Array
 from probe_core.model.report import LineNumbers
@@ -101,8 +101,8 @@ class RankFacts:
 
     def _select_target_rows(self, batch: RowBatch, goldens: Sequence[str]) -> Array:
         """Return False for rows of other ops, which only the golden has; these ops are noted."""
-        is_own, region_code = np.ones(len(batch), bool), MATCH_KINDS.index(How.REGION)
-        is_region = (batch.how == region_code) & batch.golden.is_present
+        is_own, region_code = np.ones(len(batch), bool), MATCH_KINDS.index(MatchKind.REGION)
+        is_region = (batch.match_codes == region_code) & batch.golden.is_present
         for number in batch.find_ops(~batch.target.is_present | is_region):
             lines = batch.lines(number)
             before = goldens[number - 1] if number else self.ops.goldens.get(len(self.ops) - 1, "")
@@ -124,7 +124,7 @@ class RankFacts:
         is_lacking = is_own & (lines["state"] == UNJUDGED_CODE) & (lines["side"] == SIDES.index(Side.INPUT))
         is_of_one = is_lacking & ~batch.is_matched
         is_paired = np.zeros(len(batch.ops), bool)
-        is_paired[batch.find_ops(batch.is_matched & (batch.how != MATCH_KINDS.index(How.REGION)))] = True
+        is_paired[batch.find_ops(batch.is_matched & (batch.match_codes != MATCH_KINDS.index(MatchKind.REGION)))] = True
         has_both = [np.zeros(len(batch.ops), bool) for _ in range(2)]
         for has, side in zip(has_both, (batch.target, batch.golden)):
             has[batch.find_ops(is_of_one & side.is_present)] = True
@@ -167,7 +167,7 @@ class RankFacts:
         sums = np.concatenate(([0], np.cumsum(is_own)))[batch.starts]
         counts = np.diff(sums)
         numbers = np.flatnonzero(counts).tolist()
-        is_alone = ~batch.golden.is_present | (batch.how == MATCH_KINDS.index(How.REGION))
+        is_alone = ~batch.golden.is_present | (batch.match_codes == MATCH_KINDS.index(MatchKind.REGION))
         has_partner = np.zeros(len(batch.ops), bool)
         has_partner[batch.find_ops(is_own & ~is_alone)] = True
         first = len(self.ops)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from probe_core.files.given import check_regular
+from probe_core.files.user_files import check_regular
 from probe_legacy.acl.wire import Budget, DamagedDump, Field, iterate_fields, iterate_numbers
 
 MAX_HEADER_BYTES = 16 << 20

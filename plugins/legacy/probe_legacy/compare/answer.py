@@ -11,7 +11,7 @@ from probe_core import console
 from probe_core.errors import UserError, format_count
 from probe_core.files.atomic import make_directory, write_text
 from probe_core.model.plan import Plan
-from probe_core.plugins.protocols import Compared, Opened
+from probe_core.plugins.protocols import AllResults, OpenComparison
 from probe_core.store.layout import RunPair
 from probe_legacy.compare import hooks_table, ptdbg_table
 from probe_legacy.compare.dump import LegacyTable
@@ -59,10 +59,10 @@ class OldTable:
         self._tool = tool
         self._with_shapes = with_shapes
 
-    def witness(self, opened: Opened, pair: RunPair) -> None:
+    def witness(self, opened: OpenComparison, pair: RunPair) -> None:
         """Observe nothing; the files are read again at the end."""
 
-    def conclude(self, compared: Compared) -> Iterator[TableConclusion]:
+    def conclude(self, compared: AllResults) -> Iterator[TableConclusion]:
         """Write the tables, and yield their paths.
 
         Raises:
@@ -85,7 +85,7 @@ class OldTable:
             files += self._write(compared, pair, table)
         yield TableConclusion(title, files, rows)
 
-    def _write(self, compared: Compared, pair: RunPair, table: LegacyTable) -> list[Path]:
+    def _write(self, compared: AllResults, pair: RunPair, table: LegacyTable) -> list[Path]:
         plan = compared.plan
         directory = plan.output / pair.part
         make_directory(directory)

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from probe_core import console
-from probe_core.cli.main import EXIT_FINISHED, run
+from probe_core.cli.main import run
 from probe_core.errors import make_printable
+from probe_core.terminal.exit_codes import EXIT_FINISHED
 
 if TYPE_CHECKING:
     from prompt_toolkit.completion import Completer

@@ -12,7 +12,7 @@ from probe_recording.api import load_npy
 
 from probe_core.errors import UnreadableTensor, UserError
 from probe_core.files.atomic import write_atomically
-from probe_core.files.given import check_regular
+from probe_core.files.user_files import check_regular
 from probe_core.flow.opening import open_run
 from probe_core.plugins.manager import Manager
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from probe_core.errors import UserError, format_count, make_printable
-from probe_core.files.given import check_regular
+from probe_core.files.user_files import check_regular
 from probe_core.plugins.manager import PluginWarning
 from probe_core.progress import report_progress
 

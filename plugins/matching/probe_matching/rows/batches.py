@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from probe_core.errors import UserError
-from probe_core.files.given import read_regular_file
+from probe_core.files.user_files import read_regular_file
 from probe_core.model.run import Run
 from probe_core.model.values import Kind, Side
 from probe_matching.rows.places import BatchSize

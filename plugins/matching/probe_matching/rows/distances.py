@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from probe_core.model.columns import Array
 
 MAX_DISTANCE = 2.0
 """Distance of arrays that cannot be measured, or whose nan or inf are at different places."""

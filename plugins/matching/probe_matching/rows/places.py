@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from probe_core.errors import UserError
-from probe_core.files.given import read_regular_file
+from probe_core.files.user_files import read_regular_file
+from probe_core.model.columns import Array
 
-Array = np.ndarray[Any, Any]
 SCHEMA = 1
 MAX_PLACES = 1 << 26
 """Largest number of places in a batch that a file may describe."""

@@ -1,4 +1,4 @@
-"""A run of which only the rows are seen that another run has as well."""
+"""A view of a run with only those rows of its values that another run has as well."""
 
 from __future__ import annotations
 

@@ -204,7 +204,7 @@ class Survey:
     def _is_data(self, key: str, slot: Slot, layout: Layout) -> bool:
         """Return True for a value of the batch: received, returned by no call, and of rows without gradient.
 
-        Values of one axis are left out, for buffers such as running means have one.
+        Values with a single axis are left out, because buffers such as running means have this shape.
         """
         is_received = slot.side is Side.INPUT and compute_fingerprint(slot.value) not in self._returned
         has_rows = len(layout.axes) > 1 and layout.axes[0] == (AxisPart.SAMPLE,)

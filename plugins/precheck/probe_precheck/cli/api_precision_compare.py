@@ -9,12 +9,12 @@ import click
 from probe_reporters.api import claim_time_stamp
 
 from probe_core import console
-from probe_core.cli import extending
-from probe_core.cli.main import EXIT_FINDINGS, EXIT_FINISHED, EXIT_USER_ERROR
-from probe_core.cli.spelling import Command, option
 from probe_core.errors import UserError, format_count, make_printable
 from probe_core.model.plan import get_time_stamp
 from probe_core.plugins.manager import Manager
+from probe_core.terminal import plugin_options
+from probe_core.terminal.exit_codes import EXIT_FINDINGS, EXIT_FINISHED, EXIT_USER_ERROR
+from probe_core.terminal.spelling import Command, option
 from probe_precheck.cli.releases import ReleaseChoice
 from probe_precheck.settings import LANGUAGES, RELEASES
 
@@ -103,7 +103,7 @@ def api_precision_compare(
         console.show(f"    {console.style(make_printable(api), bold=True)}  {level}  {make_printable(message)}")
     console.show(f"  wrote {comparison.result}")
     console.show(f"  wrote {comparison.details}")
-    for action, values in extending.collect_option_actions(ctx, manager):
+    for action, values in plugin_options.collect_option_actions(ctx, manager):
         action(manager, Results(comparison.result, npu, gpu), values)
     is_judged = any(counts[level] for level in ("error", "warning", "pass"))
     if not is_judged:

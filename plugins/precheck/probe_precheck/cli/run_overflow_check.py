@@ -10,12 +10,12 @@ from pathlib import Path
 import click
 
 from probe_core import console
-from probe_core.cli.main import EXIT_FINDINGS, EXIT_FINISHED, EXIT_USER_ERROR
-from probe_core.cli.spelling import Command, option
 from probe_core.errors import UserError, format_count, make_printable
 from probe_core.files.atomic import make_directory, write_text
 from probe_core.model.plan import get_time_stamp
 from probe_core.plugins.manager import Manager
+from probe_core.terminal.exit_codes import EXIT_FINDINGS, EXIT_FINISHED, EXIT_USER_ERROR
+from probe_core.terminal.spelling import Command, option
 from probe_precheck.cli.run_ut import CPU, find_dump_file
 from probe_precheck.overflow import Overflow, OverflowPlan, OverflowResult, check_overflows
 from probe_precheck.settings import SEED, TIMEOUT

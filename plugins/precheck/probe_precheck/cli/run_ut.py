@@ -12,20 +12,14 @@ import click
 from click.core import ParameterSource
 
 from probe_core import console
-from probe_core.cli import extending
-from probe_core.cli.main import (
-    EXIT_DATA_LOST,
-    EXIT_DEFECT,
-    EXIT_FINDINGS,
-    EXIT_FINISHED,
-    EXIT_USER_ERROR,
-    ISSUE_TRACKER,
-)
-from probe_core.cli.spelling import Command, option
+from probe_core.console import ISSUE_TRACKER
 from probe_core.errors import UserError, make_printable
 from probe_core.model.plan import get_time_stamp
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import OptionSpec
+from probe_core.terminal import plugin_options
+from probe_core.terminal.exit_codes import EXIT_DATA_LOST, EXIT_DEFECT, EXIT_FINDINGS, EXIT_FINISHED, EXIT_USER_ERROR
+from probe_core.terminal.spelling import Command, option
 from probe_precheck.cli import words
 from probe_precheck.cli.releases import ReleaseChoice
 from probe_precheck.settings import LANGUAGES, RELEASES, SEED, TIMEOUT
@@ -200,7 +194,7 @@ def _find_receiver(ctx: click.Context, settings: Settings) -> tuple[Receiver | N
     from probe_precheck.protocols import Receiver
 
     manager = ctx.find_object(Manager) or Manager()
-    actions = extending.collect_option_actions(ctx, manager)
+    actions = plugin_options.collect_option_actions(ctx, manager)
     asked = [(action, values) for action, values in actions if isinstance(action, Receiver)]
     if not asked and settings.online is not None:
         asked = [(manager.find("options", "online", OptionSpec).action({}), {})]
@@ -220,7 +214,7 @@ def _extend(ctx: click.Context, checked: CheckSummary) -> None:
         return words.build_repeat_command(failed.get(name) or Result(name, Status.PASS, None), checked.plan)
 
     manager = ctx.find_object(Manager) or Manager()
-    for action, values in extending.collect_option_actions(ctx, manager):
+    for action, values in plugin_options.collect_option_actions(ctx, manager):
         action(manager, Results(checked.files.result, again=again), values)
 
 

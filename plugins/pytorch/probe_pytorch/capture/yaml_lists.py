@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from probe_core.errors import UserError
-from probe_core.files.given import parse_yaml, read_regular_file
+from probe_core.files.user_files import parse_yaml, read_regular_file
 
 
 def read_lists(path: Path, field: str, keys: str, allowed_keys: Sequence[str] = ()) -> dict[str, list[str] | None]:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from probe_core.errors import UserError, find_nearest_names
-from probe_core.files.given import describe_yaml_error, parse_yaml, read_regular_file
+from probe_core.files.user_files import describe_yaml_error, parse_yaml, read_regular_file
 from probe_pytorch.dispatch_check.definitions import ATEN
 
 MIN_MEMORY_BYTES = 1 << 20

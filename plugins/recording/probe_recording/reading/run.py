@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from probe_core.errors import UserError, make_printable
-from probe_core.files.given import check_regular
+from probe_core.files.user_files import check_regular
 from probe_core.model import Mode, Record, Value
 from probe_core.model.run import Construct, Header, Run
 from probe_core.progress import report_progress

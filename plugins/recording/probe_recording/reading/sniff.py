@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from probe_core.files.given import check_regular
+from probe_core.files.user_files import check_regular
 from probe_core.store.files import DEFAULT_RECORD_FILES
 from probe_core.store.sniff import read_framework
 

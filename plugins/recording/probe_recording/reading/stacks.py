@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from probe_core.errors import UserError
-from probe_core.files.given import load_object
+from probe_core.files.user_files import load_object
 
 
 class RecordedStacks:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from probe_core.errors import UserError
 from probe_core.files.atomic import write_text
-from probe_core.files.given import read_regular_file
+from probe_core.files.user_files import read_regular_file
 from probe_watch.grad_probe.measurement import GradientStatistics
 from probe_watch.grad_probe.settings import Bound, GradSettings
 

@@ -13,14 +13,14 @@ import click
 from probe_ranks.api import find_ranks, parse_rank_number
 
 from probe_core import console
-from probe_core.cli.main import EXIT_FINDINGS, EXIT_FINISHED
-from probe_core.cli.options import NumberRanges
-from probe_core.cli.spelling import Command, option
 from probe_core.errors import UserError, make_printable
 from probe_core.files.atomic import make_directory, remove_leftovers, write_text
 from probe_core.flow.opening import open_run
 from probe_core.model.run import Run
 from probe_core.plugins.manager import Manager
+from probe_core.terminal.exit_codes import EXIT_FINDINGS, EXIT_FINISHED
+from probe_core.terminal.option_types import NumberRanges
+from probe_core.terminal.spelling import Command, option
 from probe_watch.nan_analysis import msprobe_file, result_file, sentences
 from probe_watch.nan_analysis.analysis import analyze_step
 from probe_watch.nan_analysis.findings import NonFiniteAnalysis

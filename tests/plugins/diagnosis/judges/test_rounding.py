@@ -6,7 +6,7 @@ import pytest
 from probe_diagnosis.judges.rounding import RoundingJudge
 from support.measuring import tensor_value
 
-from probe_core.model import Drift, How, Level, Op, Pair, Row, Side, Slot, Verdict
+from probe_core.model import Drift, Level, MatchKind, Op, Pair, Row, Side, Slot, Verdict
 
 NOISE = 64 * 2.0**-23
 
@@ -15,7 +15,7 @@ def row(extent: str, difference: float, scale: float, *, bad: bool, side: Side =
     slot = Slot("x", side, "x", tensor_value(extent=extent))
     level = Level.ERROR if bad else Level.PASS
     verdict = Verdict(level, "No" if bad else "Yes", failed=bad, drift=Drift(difference, scale, NOISE, 10.0))
-    return Row(Pair(slot, slot, How.NAME), "op", {}, verdict)
+    return Row(Pair(slot, slot, MatchKind.NAME), "op", {}, verdict)
 
 
 GRADIENT = "Cell.conv.Conv2d.parameters_grad.0"

@@ -28,8 +28,8 @@ def judged_batches(target: Path, golden: Path, output: Path, **options: Any) -> 
     """Yield the batches of a comparison after all judges."""
     manager = Manager()
     plan = replace(Plan(target, golden, output, "0"), **options)
-    with closing(RunComparison(plan, manager, target, golden)) as comparison:
-        judging = JudgeChain(manager, comparison.opened.blame)
+    with closing(RunComparison.open(plan, manager, target, golden)) as comparison:
+        judging = JudgeChain(manager, comparison.opened.note_failure)
         for batch in comparison.batches():
             judging.apply(batch)
             yield batch

@@ -13,7 +13,7 @@ import numpy as np
 from probe_core.errors import UserError, format_count
 from probe_core.model.batches import RowBatch
 from probe_core.model.plan import Plan
-from probe_core.plugins.protocols import Comparer, Opened
+from probe_core.plugins.protocols import Comparer, OpenComparison
 from probe_core.store.layout import RunPair
 from probe_diagnosis.answer.references.further_passes import ALIGN, collect_facts
 from probe_diagnosis.answer.references.third_run import Refusals, check_third_run, drop_mapping, find_record
@@ -100,7 +100,7 @@ class Baseline:
         }
 
 
-def measure_baseline(opened: Opened, pair: RunPair, compare: Comparer) -> Baseline | None:
+def measure_baseline(opened: OpenComparison, pair: RunPair, compare: Comparer) -> Baseline | None:
     """Return the differences between both golden runs; None if the plan names no baseline.
 
     Args:

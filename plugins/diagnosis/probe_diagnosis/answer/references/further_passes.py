@@ -11,7 +11,7 @@ from probe_core.model import Kind, Side
 from probe_core.model.batches import RowBatch
 from probe_core.model.plan import Plan
 from probe_core.model.run import Run
-from probe_core.plugins.protocols import Comparer, Opened
+from probe_core.plugins.protocols import Comparer, OpenComparison
 from probe_core.store.names import drop_count
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.value_table import ValueTable
@@ -32,7 +32,7 @@ def has_row_mapping(plan: Plan) -> bool:
     return plan.options.get("mapping") is not None
 
 
-def is_out_of_step(opened: Opened) -> bool:
+def is_out_of_step(opened: OpenComparison) -> bool:
     """Return True if calls are paired in their order (``-f``), and one run makes some of them more often."""
     if opened.plan.matcher != FUZZY or has_row_mapping(opened.plan) or opened.is_debug:
         return False
@@ -43,7 +43,7 @@ def is_out_of_step(opened: Opened) -> bool:
     return any(target[name] != golden[name] for name in target.keys() & golden.keys())
 
 
-def is_displaced(opened: Opened, op: str) -> bool:
+def is_displaced(opened: OpenComparison, op: str) -> bool:
     """Return True if a call that is paired by its number may be paired with another one.
 
     The runs disagree on the calls that come before it or on the module around it, or another call of the
@@ -97,7 +97,7 @@ def _list_calls_before(run: Run, index: int | None) -> list[str]:
     return [name for name in run.names()[:index] if not is_module(name)]
 
 
-def compare_aligned(opened: Opened, rank: int, compare: Comparer) -> RankFacts | None:
+def compare_aligned(opened: OpenComparison, rank: int, compare: Comparer) -> RankFacts | None:
     """Return the facts about a comparison whose calls are aligned; None if none can be."""
     plan = replace(simplify_plan(opened.plan), matcher=ALIGN)
     try:
@@ -106,7 +106,7 @@ def compare_aligned(opened: Opened, rank: int, compare: Comparer) -> RankFacts |
         return None
 
 
-def compare_without_process_start(opened: Opened, rank: int, compare: Comparer) -> RankFacts | None:
+def compare_without_process_start(opened: OpenComparison, rank: int, compare: Comparer) -> RankFacts | None:
     """Return the facts about the first step of a resumed run without what precedes its first model call.
 
     A process that resumes constructs the model, the optimizer and the data, and loads a checkpoint, which no

@@ -10,7 +10,7 @@ from typing import Any
 
 from probe_core.errors import UserError, format_count
 from probe_core.model.plan import Plan
-from probe_core.plugins.protocols import Comparer, Opened
+from probe_core.plugins.protocols import Comparer, OpenComparison
 from probe_core.store.layout import RunPair
 from probe_diagnosis.answer.references.further_passes import ALIGN, simplify_plan
 from probe_diagnosis.answer.references.reference_excuses import ExcuseCounts, ReferenceDistances, excuse
@@ -90,7 +90,7 @@ NOT_NEEDED_REASON = "target and golden agree without it"
 
 
 def consider_reference(
-    facts: RankFacts, opened: Opened, pair: RunPair, compare: Comparer, *, needed: bool, aligned: bool
+    facts: RankFacts, opened: OpenComparison, pair: RunPair, compare: Comparer, *, needed: bool, aligned: bool
 ) -> ReferenceRun | None:
     """Excuse the values in which the target is as near to the reference as the golden.
 

@@ -12,7 +12,7 @@ from probe_core.errors import UserError
 from probe_core.flow.opening import open_run
 from probe_core.model.answers import Answer, Finding, Outcome
 from probe_core.model.report import Report
-from probe_core.plugins.protocols import Compared, Finder, Finished, Opened
+from probe_core.plugins.protocols import AllResults, Finder, OpenComparison, PairResult
 from probe_core.store.layout import RunPair
 from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
 from probe_diagnosis.answer.causes.findings import create_finding, replace_statement
@@ -42,7 +42,7 @@ class VerdictConclusion:
 
     answer: Answer
     file: Path | None
-    compared: Compared
+    compared: AllResults
     is_judged: bool = True
 
     def show(self, *, brief: bool = False) -> None:
@@ -73,14 +73,14 @@ class VerdictConclusion:
 class VerdictAnswerer:
     """Answer that every comparison gets. It reads the facts that the finder collected on each rank."""
 
-    def witness(self, opened: Opened, pair: RunPair) -> None:
+    def witness(self, opened: OpenComparison, pair: RunPair) -> None:
         """Observe nothing; the finder has seen all rows."""
 
-    def revise(self, compared: Compared) -> list[Finished]:
+    def revise(self, compared: AllResults) -> list[PairResult]:
         """Return the comparisons, those of later steps with verdicts that consider the steps before them."""
         return judge_in_order(compared)
 
-    def conclude(self, compared: Compared) -> Iterator[VerdictConclusion]:
+    def conclude(self, compared: AllResults) -> Iterator[VerdictConclusion]:
         """Write the answer over all ranks, and yield it ready to be printed; nothing if no rank has one.
 
         Raises:
@@ -104,7 +104,7 @@ class VerdictAnswerer:
         yield VerdictConclusion(whole, file, compared)
 
 
-def build_overall_answer(compared: Compared) -> Answer | None:
+def build_overall_answer(compared: AllResults) -> Answer | None:
     """Return the verdict over all ranks and steps; None if no comparison has one."""
     finished = compared.finished
     answers = {
@@ -124,12 +124,12 @@ def build_overall_answer(compared: Compared) -> Answer | None:
     return add_uncompared_steps(answer, compared.plan, pairs)
 
 
-def _has_ranks(compared: Compared) -> bool:
+def _has_ranks(compared: AllResults) -> bool:
     """Return True if several ranks are compared, so that each one that is meant must be named."""
     return len({pair.rank for pair in compared.pairing.pairs}) > 1
 
 
-def _find_later_comparisons(compared: Compared) -> set[str]:
+def _find_later_comparisons(compared: AllResults) -> set[str]:
     """Return the names of the comparisons of steps after the first one that diverged."""
     diverged = [
         comparison.pair.part
@@ -141,7 +141,7 @@ def _find_later_comparisons(compared: Compared) -> set[str]:
     return {comparison.pair.name for comparison in compared.finished if comparison.pair.part in later}
 
 
-def _find_causes(compared: Compared) -> Iterator[Finding]:
+def _find_causes(compared: AllResults) -> Iterator[Finding]:
     """Yield the causes of the first step that has any, across its ranks in the order of cause and effect.
 
     What differs in later steps may follow from them.
@@ -157,7 +157,7 @@ def _find_causes(compared: Compared) -> Iterator[Finding]:
             return
 
 
-def _list_withdrawn(compared: Compared, part: str) -> list[Finding]:
+def _list_withdrawn(compared: AllResults, part: str) -> list[Finding]:
     """Return what differs in a step without an effect in it."""
     return [
         replace(cause, step=part, rank=rank)
@@ -166,12 +166,12 @@ def _list_withdrawn(compared: Compared, part: str) -> list[Finding]:
     ]
 
 
-def find_step_causes(compared: Compared, part: str) -> list[Finding]:
+def find_step_causes(compared: AllResults, part: str) -> list[Finding]:
     """Return the causes of one step across its ranks, in the order of cause and effect."""
     return [*_iterate_step_causes(compared, part)]
 
 
-def _iterate_step_causes(compared: Compared, part: str) -> Iterator[Finding]:
+def _iterate_step_causes(compared: AllResults, part: str) -> Iterator[Finding]:
     reports = _list_reports(compared, part)
     ordered = sorted(reversed(reports), key=itemgetter(0))  # if a rank has several files, the first one counts
     reports_by_rank = {rank: report for rank, report, _ in ordered}
@@ -199,7 +199,7 @@ def _iterate_step_causes(compared: Compared, part: str) -> Iterator[Finding]:
         yield from (replace(cause, step=part, rank=rank) for cause in causes)
 
 
-def _list_reports(compared: Compared, part: str) -> list[tuple[int, Report, Finder | None]]:
+def _list_reports(compared: AllResults, part: str) -> list[tuple[int, Report, Finder | None]]:
     """Return the ranks of a step, each with the report and the finder of each of its files."""
     return [
         (comparison.pair.rank, comparison.report, comparison.finder)
@@ -208,7 +208,7 @@ def _list_reports(compared: Compared, part: str) -> list[tuple[int, Report, Find
     ]
 
 
-def find_agreeing_ranks(compared: Compared, part: str) -> set[int]:
+def find_agreeing_ranks(compared: AllResults, part: str) -> set[int]:
     """Return the ranks that agree by themselves in a step."""
     return {rank for rank, report, _ in _list_reports(compared, part) if _agrees(report)}
 
@@ -218,7 +218,7 @@ def _agrees(report: Report) -> bool:
     return report.answer is not None and report.answer.outcome is Outcome.AGREE
 
 
-def _create_shared_cause(compared: Compared, part: str, node: Node, downstream: Sequence[str]) -> Finding:
+def _create_shared_cause(compared: AllResults, part: str, node: Node, downstream: Sequence[str]) -> Finding:
     """Return a cause that is shared by several ranks, with its line of code from that rank's record."""
     pair = next(
         comparison.pair

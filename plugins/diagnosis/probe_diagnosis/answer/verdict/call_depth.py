@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from probe_core.plugins.protocols import Finished
+from probe_core.plugins.protocols import PairResult
 from probe_diagnosis.answer.verdict.suspect_finder import SuspectFinder
 from probe_diagnosis.collectives.calls import CommunicationCall, Flow
 from probe_diagnosis.timeline.order import order_by_effect
@@ -39,7 +39,7 @@ class CallDepth(NamedTuple):
     is_collective: bool = False
 
 
-def list_call_depths(finished: Finished) -> list[CallDepth]:
+def list_call_depths(finished: PairResult) -> list[CallDepth]:
     """Return the calls of a rank in the order of their effects; empty if another plugin provided the finder."""
     if not isinstance(finished.finder, SuspectFinder):
         return []

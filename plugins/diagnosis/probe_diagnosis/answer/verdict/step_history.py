@@ -13,7 +13,7 @@ from probe_core.errors import UserError
 from probe_core.flow.opening import open_run
 from probe_core.model.answers import Finding, Note, NoteKind, Outcome
 from probe_core.model.report import Report
-from probe_core.plugins.protocols import Compared, Finished
+from probe_core.plugins.protocols import AllResults, PairResult
 from probe_core.store.layout import RunPair
 from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
 from probe_diagnosis.answer.causes.findings import extend_statement
@@ -31,7 +31,7 @@ JudgedComparison = tuple[RunPair, Report, SuspectFinder]
 """A comparison of one step and rank that has a verdict."""
 
 
-def judge_in_order(compared: Compared) -> list[Finished]:
+def judge_in_order(compared: AllResults) -> list[PairResult]:
     """Return the comparisons, those of later steps with verdicts that consider the steps before them.
 
     Parameters and the state of an optimizer carry the rounding of one step into the next. A step is judged
@@ -80,14 +80,14 @@ def add_earlier_origin(causes: Sequence[Finding], withdrawn: Iterable[Sequence[F
     ]
 
 
-def _get_judged(comparison: Finished) -> JudgedComparison | None:
+def _get_judged(comparison: PairResult) -> JudgedComparison | None:
     """Return a comparison if it has a verdict of this kit."""
     report, finder = comparison.report, comparison.finder
     is_judged = report is not None and report.answer is not None and isinstance(finder, SuspectFinder)
     return (comparison.pair, report, finder) if is_judged else None  # type: ignore[return-value]
 
 
-def _judge_again(compared: Compared, comparison: Finished, history: RankHistory) -> Finished:
+def _judge_again(compared: AllResults, comparison: PairResult, history: RankHistory) -> PairResult:
     """Return a comparison with a verdict that considers earlier steps, unless it agrees by itself.
 
     The files of the step contain the verdict on the step alone, which a note states.

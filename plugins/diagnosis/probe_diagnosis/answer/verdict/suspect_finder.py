@@ -13,7 +13,7 @@ from probe_core.model.batches import RowBatch
 from probe_core.model.dtypes import get_dtype_kind
 from probe_core.model.report import LineNumbers, Report, ReportDraft
 from probe_core.plugins.manager import Manager
-from probe_core.plugins.protocols import Comparer, Opened
+from probe_core.plugins.protocols import Comparer, OpenComparison
 from probe_core.store.layout import RunPair
 from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
 from probe_diagnosis.answer.causes.detector_findings import run_detectors
@@ -73,7 +73,7 @@ class SuspectFinder:
             suspects = (_find_failure(batch, number, table) for number in batch.find_ops(failed))
             self.first_failure = next(filter(None, suspects), None)
 
-    def answer(self, draft: ReportDraft, opened: Opened, pair: RunPair, compare: Comparer) -> Answer:
+    def answer(self, draft: ReportDraft, opened: OpenComparison, pair: RunPair, compare: Comparer) -> Answer:
         """Return the verdict on the two runs, after the last row.
 
         Calls that are paired by numbers which do not line up are compared a second time, aligned.
@@ -149,14 +149,20 @@ class SuspectFinder:
         withdrawn = tuple(map(self._add_line, answer.withdrawn))
         return state_same_files(replace(answer, causes=tuple(causes), withdrawn=withdrawn), [pair])
 
-    def _align(self, opened: Opened, pair: RunPair, compare: Comparer) -> bool:
+    def _align(self, opened: OpenComparison, pair: RunPair, compare: Comparer) -> bool:
         """Replace the facts by those of an aligned comparison; return False if calls cannot be aligned."""
         aligned = compare_aligned(opened, pair.rank, compare)
         self.facts = aligned or self.facts
         return aligned is not None
 
     def _conclude(
-        self, draft: ReportDraft, opened: Opened, pair: RunPair, compare: Comparer, *, is_displaced: bool = False
+        self,
+        draft: ReportDraft,
+        opened: OpenComparison,
+        pair: RunPair,
+        compare: Comparer,
+        *,
+        is_displaced: bool = False,
     ) -> tuple[Answer, list[Finding]]:
         """Return the verdict that the facts show, and its causes.
 
@@ -232,14 +238,14 @@ class SuspectFinder:
         self.reference_directory = None if plain["third"] is None else Path(plain["third"])
 
 
-def _is_resumed_step(opened: Opened, pair: RunPair) -> bool:
+def _is_resumed_step(opened: OpenComparison, pair: RunPair) -> bool:
     """Return True for the first step of a resumed run."""
     steps = {directory.name for directory in list(pair.target.parents)[1:3]}  # a stage may be between step and rank
     resumed = opened.plan.options.get("resumed")
     return resumed is not None and f"step{resumed}" in steps
 
 
-def _find_not_restored(opened: Opened, pair: RunPair) -> list[Finding]:
+def _find_not_restored(opened: OpenComparison, pair: RunPair) -> list[Finding]:
     """Return the findings on what a resumed run did not restore, if this is its first step."""
     if not _is_resumed_step(opened, pair):
         return []

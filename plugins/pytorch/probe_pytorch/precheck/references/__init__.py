@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 from probe_precheck.api import ReferenceSpec
 
-from probe_core.plugins.specs import address
+from probe_core.plugins.specs import import_address
 from probe_pytorch.precheck.references.operator import FusedOperator
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -43,7 +43,7 @@ def _make_fused_operator(name: str, entry: dict[str, Any]) -> FusedOperator:
     compared = entry.get("compare_outputs")
     return FusedOperator(
         name,
-        address(entry["definition"]),
+        import_address(entry["definition"]),
         grad_output=entry.get("grad_output"),
         compare_outputs=None if compared is None else tuple(compared),
     )

@@ -12,10 +12,10 @@ from probe_diagnosis.answer.verdict.answerer import VerdictAnswerer
 from support.runs.answer_files import read_answer
 from support.runs.answered import back, call, normal, record
 
+from probe_core.flow.execution import PlanExecution
 from probe_core.model.plan import Plan
 from probe_core.plugins.manager import Manager
-from probe_core.plugins.protocols import Compared
-from probe_core.ranks.ranks import Ranks
+from probe_core.plugins.protocols import AllResults
 
 X, Y, Z, NOISE = (normal(4096, seed=number) for number in range(4))
 A, LOSS = "Torch.a.0.forward", "Functional.mse_loss.0.forward"
@@ -48,13 +48,13 @@ def test_a_cause_across_ranks_has_its_line_of_code(tmp_path: Path) -> None:
             stacks = {A: ["File train.py, line 7, in step, \n y = a(x)"]}
             (path.parent / "stack.json").write_text(json.dumps(stacks))
     plan = Plan(tmp_path / "t", tmp_path / "g", tmp_path / "o", "0", formats=("csv",), jobs=1)
-    ranks = Ranks(plan, Manager())
+    ranks = PlanExecution.open(plan, Manager())
     finished = list(ranks.run())
     for one in finished:
         assert one.report is not None and one.report.answer is not None
     finished = [
         replace(one, report=replace(one.report, answer=replace(one.report.answer, causes=()))) for one in finished
     ]
-    (concluded,) = VerdictAnswerer().conclude(Compared(plan, Manager(), ranks.pairing, finished))
+    (concluded,) = VerdictAnswerer().conclude(AllResults(plan, Manager(), ranks.pairing, finished))
     assert [cause.op for cause in concluded.answer.causes] == [A, A]
     assert concluded.answer.causes[0].where.startswith("File train.py, line 7, in step")

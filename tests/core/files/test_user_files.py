@@ -24,8 +24,8 @@ from support.runs.recorded import forward, tensor, write_run
 from support.sampling import sampled
 
 from probe_core.errors import UserError
-from probe_core.files import given
-from probe_core.files.given import MAX_NUMBER, parse_numbers, parse_yaml
+from probe_core.files import user_files
+from probe_core.files.user_files import MAX_NUMBER, parse_numbers, parse_yaml
 
 SHORT, LONG = 20, 3000
 GOOD = {f"Torch.exp.{n}.forward": forward(tensor(), output=[tensor()]) for n in range(2)}
@@ -104,9 +104,9 @@ def test_nodes_are_counted_behind_aliases(monkeypatch: pytest.MonkeyPatch) -> No
     text = "a: &a [1, 2, 3]\nb: [*a, *a]\nc: {<<: {d: *a}}"
     found = {"a": [1, 2, 3], "b": [[1, 2, 3]] * 2, "c": {"d": [1, 2, 3]}}
     assert parse_yaml(text) == yaml.safe_load(text) == found
-    monkeypatch.setattr(given, "MAX_NODES", 25)
+    monkeypatch.setattr(user_files, "MAX_NODES", 25)
     assert parse_yaml(text) == found
-    monkeypatch.setattr(given, "MAX_NODES", 24)
+    monkeypatch.setattr(user_files, "MAX_NODES", 24)
     with pytest.raises(yaml.YAMLError, match="more than 24 values"):
         parse_yaml(text)
 

@@ -7,12 +7,12 @@ from collections import Counter
 from dataclasses import dataclass
 from importlib import metadata
 
+from probe_core.checking.trial import TrialError, TrialFault
+from probe_core.checking.trials import try_contribution, try_observers
 from probe_core.errors import UserError, describe_error
 from probe_core.plugins.blame import PluginError, describe_fix
 from probe_core.plugins.manager import Manager, format_kind
-from probe_core.plugins.specs import Spec, address
-from probe_core.testing.trial import TrialError, TrialFault
-from probe_core.testing.trials import try_contribution, try_observers
+from probe_core.plugins.specs import Spec, import_address
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def _find_exception(manager: Manager, kind: str, spec: Spec) -> BaseException | 
     try:
         spec.make()
         if ahead := getattr(spec, "ahead", ""):
-            address(ahead)
+            import_address(ahead)
         try_contribution(manager, kind, spec)
     except KeyboardInterrupt:
         raise

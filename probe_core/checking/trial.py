@@ -14,8 +14,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from probe_core.checking.trial_runs import FRAMEWORK, GOLDEN, TARGET, TrialReader, record_file
 from probe_core.flow.comparison import RunComparison
-from probe_core.flow.judging import JudgeChain
+from probe_core.flow.judging import judge_batches
 from probe_core.model import Advice, Column, Level, Mode, Row, Verdict
 from probe_core.model.batches import RowBatch
 from probe_core.model.plan import Plan
@@ -23,15 +24,8 @@ from probe_core.model.report import ReportDraft, RowCheck
 from probe_core.plugins.blame import PluginError
 from probe_core.plugins.manager import Contribution, Manager, Plugin
 from probe_core.plugins.protocols import ResultFiles
-from probe_core.plugins.specs import (
-    OutputSpec,
-    PolicySpec,
-    ReaderSpec,
-    Spec,
-    TableSpec,
-)
+from probe_core.plugins.specs import OutputSpec, PolicySpec, ReaderSpec, Spec, TableSpec
 from probe_core.store.layout import RunPair
-from probe_core.testing.trial_runs import FRAMEWORK, GOLDEN, TARGET, TrialReader, record_file
 
 ALWAYS_USED_KINDS = ("judges", "finders", "highlighters", "views")
 """Kinds whose contributions are all used by every comparison. A trial uses only the tried contribution."""
@@ -135,16 +129,14 @@ class Trial:
         Raises:
             PluginError: A judge or highlighter failed.
         """
-        opened = replace(comparison.opened, blame=raise_error)
-        judge_chain = JudgeChain(self.manager, raise_error)
+        opened = replace(comparison.opened, note_failure=raise_error)
         output = self.manager.make_first("outputs", OutputSpec)
         pair = RunPair(opened.target.path, opened.golden.path)
         draft = ReportDraft("", pair.target, pair.golden, opened.mode, comparison.runs.row_count, RowCheck())
         files = ResultFiles() if output is None else output.open_files(opened, pair, draft)
         table = None if output is None else output.create_table(opened)
         try:
-            for batch in comparison.batches():
-                judge_chain.apply(batch)
+            for batch in judge_batches(comparison.batches(), self.manager, raise_error):
                 files.write(batch)
                 deque(table.yield_rows(batch) if table else (), 0)
                 _ = [(mark.colour, tuple(mark.reasons)) for mark in batch.marks.values()]
@@ -156,7 +148,7 @@ class Trial:
         """Return all rows of a comparison."""
         plan = self.create_plan(mode, **fields)
         pair = self.create_pair(mode)
-        with closing(RunComparison(plan, self.manager, pair.target, pair.golden)) as comparison:
+        with closing(RunComparison.open(plan, self.manager, pair.target, pair.golden)) as comparison:
             return [row for batch in self.yield_batches(comparison) for _, rows in batch.all_rows() for row in rows]
 
 

@@ -15,7 +15,8 @@ import numpy as np
 
 from probe_core import engine
 from probe_core.files.mapped import MappedFile, find_memory_owner
-from probe_core.model.measure import Array, OpenPair, PairGroup
+from probe_core.model.columns import Array
+from probe_core.model.measure import OpenPair, PairGroup
 
 T = TypeVar("T")
 GroupFunction = Callable[[PairGroup], None]
@@ -24,33 +25,34 @@ MIN_PARALLEL_BYTES = 512 << 10
 """Smallest size in bytes of a group's tensors that is worth another thread."""
 MIN_ANNOUNCED_BYTES = 64 << 10
 """Smallest size in bytes of an array that is announced; the system reads as much ahead by itself."""
-MAX_MAPPED_FILES, MAX_GROUP_BYTES = 48, 32 << 20
-"""Limits of a group: mapped files, and bytes of tensors. Mapped files stay open: 96 in two groups, and some
-systems allow 256 in all."""
+MAX_MAPPED_FILES = 48
+"""Largest number of mapped files of a group. Two groups are open at once, and some systems allow 256 open files."""
+MAX_GROUP_BYTES = 32 << 20
+"""Largest size in bytes of the tensors of a group."""
 
 
 def group_pairs(pairs: Iterable[OpenPair]) -> Iterator[PairGroup]:
     """Yield pairs in groups, in order; without pairs, an empty group."""
     group: list[OpenPair] = []
     mapped: set[MappedFile | None] = set()
-    size = first = 0
-    for number, pair in enumerate(pairs, 1):
+    size, has_yielded = 0, False
+    for pair in pairs:
         group.append(pair)
         size += pair.nbytes
         mapped.update(pair.mappings)
         if len(mapped - {None}) >= MAX_MAPPED_FILES or size >= MAX_GROUP_BYTES:
             yield PairGroup(group)
-            group, mapped, size, first = [], set(), 0, number
-    if group or not first:
+            group, mapped, size, has_yielded = [], set(), 0, True
+    if group or not has_yielded:
         yield PairGroup(group)
 
 
 def measure_ahead(
     groups: Iterable[tuple[T, PairGroup]], functions: Sequence[GroupFunction]
 ) -> Iterator[tuple[T, PairGroup]]:
-    """Yield labelled groups in order, and call ``functions`` with each large one beforehand.
+    """Yield labelled groups in order, after another thread called ``functions`` with each large group.
 
-    With a single thread, nothing is done ahead.
+    A process with a single thread does not call them.
     """
     if engine.count_threads() == 1:
         yield from groups

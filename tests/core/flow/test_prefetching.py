@@ -15,8 +15,8 @@ from probe_metrics.kernel import compute_group_sums, compute_sums
 from probe_metrics.tally import Tallies, Tally
 
 from probe_core import engine as core_engine
-from probe_core.flow import ahead
-from probe_core.flow.ahead import announce, group_pairs, measure_ahead
+from probe_core.flow import prefetching
+from probe_core.flow.prefetching import announce, group_pairs, measure_ahead
 from probe_core.model.measure import OpenPair, PairGroup
 from probe_core.testing import pair_of
 
@@ -25,7 +25,7 @@ if importlib.util.find_spec("probe_metrics._kernel") is None and "CI" not in os.
 compiled: Any = importlib.import_module("probe_metrics.compiled")
 
 Array = np.ndarray[Any, Any]
-LARGE = ahead.MIN_PARALLEL_BYTES // 4
+LARGE = prefetching.MIN_PARALLEL_BYTES // 4
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +44,7 @@ def pair(count: int, seed: int = 0) -> OpenPair:
 
 def test_groups_hold_all_pairs_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """By their bytes; small ones are together, and no pair gives one empty group."""
-    monkeypatch.setattr(ahead, "MAX_GROUP_BYTES", 1 << 20)
+    monkeypatch.setattr(prefetching, "MAX_GROUP_BYTES", 1 << 20)
     pairs = [pair(1 + number * 1000) for number in range(200)]
     groups = [*group_pairs(pairs)]
     assert [each for group in groups for each in group] == pairs
@@ -54,11 +54,11 @@ def test_groups_hold_all_pairs_in_order(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_mapped_files_of_a_group_are_few() -> None:
     """They stay open until the group is measured; pairs in one packed file open it once."""
-    files: list[Any] = [f"file {number}" for number in range(ahead.MAX_MAPPED_FILES)]
-    pairs = [pair(3) for _ in range(ahead.MAX_MAPPED_FILES * 2)]
+    files: list[Any] = [f"file {number}" for number in range(prefetching.MAX_MAPPED_FILES)]
+    pairs = [pair(3) for _ in range(prefetching.MAX_MAPPED_FILES * 2)]
     for place, each in enumerate(pairs):
-        each.mappings = files[place % ahead.MAX_MAPPED_FILES], None
-    assert [len(group) for group in group_pairs(pairs)] == [ahead.MAX_MAPPED_FILES] * 2
+        each.mappings = files[place % prefetching.MAX_MAPPED_FILES], None
+    assert [len(group) for group in group_pairs(pairs)] == [prefetching.MAX_MAPPED_FILES] * 2
     for each in pairs:
         each.mappings = files[0], files[1]
     assert [len(group) for group in group_pairs(pairs)] == [len(pairs)]
@@ -119,7 +119,7 @@ def test_bytes_held_are_bounded() -> None:
     done = 0
     for _, group in measure_ahead(((0, group) for group in group_pairs(pairs())), []):
         done += len(group)
-        assert (opened - done) * (8 << 20) <= ahead.MAX_GROUP_BYTES
+        assert (opened - done) * (8 << 20) <= prefetching.MAX_GROUP_BYTES
 
 
 def test_a_walk_that_is_left_ends_its_thread() -> None:

@@ -12,6 +12,9 @@ import pytest
 from probe_reporters.api import HighlightSpec
 from probe_reporters.hooks import probe_outputs
 
+from probe_core.checking.check import ContributionFailure, check_plugins
+from probe_core.checking.trial_runs import TrialRun
+from probe_core.checking.trials import TRIALS
 from probe_core.cli.main import cli
 from probe_core.errors import UserError
 from probe_core.model import Advice, Column, Measurement, Mode, Verdict
@@ -38,9 +41,6 @@ from probe_core.plugins.specs import (
     ViewSpec,
 )
 from probe_core.testing import manager_of
-from probe_core.testing.check import ContributionFailure, check_plugins
-from probe_core.testing.trial_runs import TrialRun
-from probe_core.testing.trials import TRIALS
 
 NUMBERS = count()
 """Numbers that distinguish the modules of hooks, since a module of one name is loaded once."""

@@ -1,4 +1,4 @@
-"""``probe plugins``: the installed plugins, their contributions, what is broken and how to mend it."""
+"""``probe plugins``: the installed plugins, their contributions, what is broken and how to correct it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 import click
 
 from probe_core import console
-from probe_core.cli.main import EXIT_FINISHED, EXIT_USER_ERROR
+from probe_core.checking.addresses import explain_unresolved
 from probe_core.errors import format_count
 from probe_core.plugins.blame import describe_fix
 from probe_core.plugins.manager import Manager, Plugin
-from probe_core.testing.addresses import explain_unresolved
+from probe_core.terminal.exit_codes import EXIT_FINISHED, EXIT_USER_ERROR
 
 
 @click.command()
@@ -45,7 +45,7 @@ def plugins(ctx: click.Context, as_json: bool, is_check: bool) -> int:
 
 def _check(manager: Manager, as_json: bool) -> int:
     """Try every contribution, and print those that fail or share a name."""
-    from probe_core.testing.check import check_plugins  # here: nothing else needs it
+    from probe_core.checking.check import check_plugins  # here: nothing else needs it
 
     result = check_plugins(manager)
     if as_json:

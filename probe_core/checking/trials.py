@@ -14,14 +14,16 @@ from typing import Any
 
 import click
 
+from probe_core.checking.trial import Trial, TrialError, TrialFault, TrialManager, raise_error
+from probe_core.checking.trial_runs import FRAMEWORK
 from probe_core.errors import UserError
 from probe_core.flow.comparison import RunComparison
-from probe_core.flow.pipeline import add_rows, compare_further, compare_quietly
+from probe_core.flow.pipeline import add_rows, compare_further, compare_pair
 from probe_core.model import MetricFailure, Mode
 from probe_core.model.report import LineNumbers, ReportDraft, RowCheck
 from probe_core.plugins.blame import PluginError
 from probe_core.plugins.manager import Manager, Plugin
-from probe_core.plugins.protocols import Compared, Finished
+from probe_core.plugins.protocols import AllResults, PairResult
 from probe_core.plugins.specs import (
     AnswerSpec,
     CommandSpec,
@@ -33,11 +35,9 @@ from probe_core.plugins.specs import (
     ReaderSpec,
     Spec,
     ViewSpec,
-    address,
+    import_address,
 )
 from probe_core.store.layout import Pairing
-from probe_core.testing.trial import Trial, TrialError, TrialFault, TrialManager, raise_error
-from probe_core.testing.trial_runs import FRAMEWORK
 
 REFUSING_SPECS = (MatcherSpec, ViewSpec, ReaderSpec, AnswerSpec)
 """Specs whose contributions may refuse the trial with a UserError, because they need a file or
@@ -75,7 +75,7 @@ def try_observers(manager: Manager) -> Iterator[tuple[str, Plugin, BaseException
         trial = Trial(trial_spec, TrialManager(manager, "", trial_spec), Path(directory))
         for mode in Mode:
             pair = trial.create_pair(mode)
-            report = compare_quietly(trial.create_plan(mode), trial.manager, pair).report
+            report = compare_pair(trial.create_plan(mode), trial.manager, pair).report
             arguments = {"target": str(pair.target), "golden": str(pair.golden), "report": report}
             for hook in OBSERVER_HOOKS:
                 for plugin, error in trial.manager.call(hook, **arguments):
@@ -89,7 +89,7 @@ def _find_trial(manager: Manager, kind: str) -> Callable[[Trial], None] | None:
     for module in manager.hookspecs:
         declared: Mapping[str, str] = getattr(module, "TRIALS", {})
         if kind in declared:
-            check: Callable[[Any], None] = address(declared[kind])
+            check: Callable[[Any], None] = import_address(declared[kind])
             return lambda trial: check(trial.spec)
     return None
 
@@ -150,10 +150,10 @@ def _try_table(trial: Trial) -> None:
 
 def _try_finder(trial: Trial) -> None:
     for mode in Mode:
-        pair = trial.create_pair(mode)
+        pair, plan = trial.create_pair(mode), trial.create_plan(mode)
         finder = trial.spec.make()
         compare = partial(compare_further, trial.manager, raise_error)
-        with closing(RunComparison(trial.create_plan(mode), trial.manager, pair.target, pair.golden)) as comparison:
+        with closing(RunComparison.open(plan, trial.manager, pair.target, pair.golden)) as comparison:
             draft = ReportDraft(pair.name, pair.target, pair.golden, mode, comparison.runs.row_count, RowCheck())
             for batch in trial.yield_batches(comparison):
                 add_rows(finder, batch, LineNumbers(str, 0))
@@ -169,8 +169,8 @@ def _try_answer(trial: Trial) -> None:
     for mode in Mode:
         pair = trial.create_pair(mode)
         plan = trial.create_plan(mode, answers=(trial.spec.name,))
-        finished = compare_quietly(plan, trial.manager, pair)
-        results = Compared(plan, trial.manager, Pairing([pair]), (finished,))
+        finished = compare_pair(plan, trial.manager, pair)
+        results = AllResults(plan, trial.manager, Pairing([pair]), (finished,))
         for conclusion in trial.spec.make().conclude(results):
             _ = conclusion.answer, conclusion.is_judged
             conclusion.show(brief=True)
@@ -180,7 +180,7 @@ def _try_answer(trial: Trial) -> None:
 def _try_reporter(trial: Trial) -> None:
     for mode in Mode if _has_output(trial) else ():
         plan = trial.create_plan(mode, formats=(trial.spec.name,), options={"highlight": True})
-        report = compare_quietly(plan, trial.manager, trial.create_pair(mode)).report
+        report = compare_pair(plan, trial.manager, trial.create_pair(mode)).report
         if report is not None and report.faults:
             raise TrialFault(report.faults[0])
 
@@ -200,8 +200,8 @@ def _try_scheduler(trial: Trial) -> None:
     """Let the scheduler make a single comparison."""
     scheduler = trial.spec.make()
     results = [*scheduler.run(trial.create_plan(Mode.TENSOR), trial.manager, [trial.create_pair(Mode.TENSOR)])]
-    if [type(result) for result in results] != [Finished]:
-        raise TrialError(f"run must yield a Finished for each pair, not {results!r:.80}")
+    if [type(result) for result in results] != [PairResult]:
+        raise TrialError(f"run must yield a PairResult for each pair, not {results!r:.80}")
 
 
 def _try_option(trial: Trial) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from probe_recording.specs import DumperSpec
 
+from probe_core.checking.check import check_plugins
 from probe_core.cli.main import cli
 from probe_core.errors import UserError
 from probe_core.model import Measurement
@@ -19,7 +20,6 @@ from probe_core.plugins.hookspecs import hookimpl
 from probe_core.plugins.manager import Manager, PluginWarning
 from probe_core.plugins.specs import MetricSpec, ReporterSpec, Spec
 from probe_core.testing import manager_of
-from probe_core.testing.check import check_plugins
 
 
 def hooks(name: str, kind: str, *specs: Spec) -> Any:

@@ -24,7 +24,7 @@ class TrialReader:
     """A reader of the trial runs; the name of a directory says which side the run is of, and the mode."""
 
     def sniff(self, path: Path) -> int:
-        """Return 100 for files in a directory that ``record_file`` made."""
+        """Return 100 for files in a directory of ``record_file``."""
         return 100 if path.parent.name in (GOLDEN, TARGET) else 0
 
     def open(self, path: Path) -> TrialRun:

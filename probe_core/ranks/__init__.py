@@ -1,1 +1,0 @@
-"""Comparison of several ranks and steps: distribution over workers, and resuming."""
