@@ -58,7 +58,7 @@ def test_check_reports_a_judgement_that_runs_out_of_memory(monkeypatch: pytest.M
         def judge(self, output: Any) -> Any:
             raise MemoryError
 
-    monkeypatch.setattr(checking, "runner_of", lambda *_: type("Spec", (), {"make": staticmethod(Runner)}))
+    monkeypatch.setattr(checking, "find_runner_spec", lambda *_: type("Spec", (), {"make": staticmethod(Runner)}))
     monkeypatch.setattr(checking, "rule_of", lambda *_: Rule())
     check = checking.CheckSetup("pytorch", RunnerOptions(Path("dump.json")), ("cpu",), "guide")(0)
     result = check(Call("Torch.exp.0", 0, {}))

@@ -66,7 +66,7 @@ def test_rows_are_written_at_once_and_details_first(tmp_path: Path, monkeypatch:
         write(file, path, data)
         seen.append((names_in(files.result), names_in(files.details)))
 
-    monkeypatch.setattr(results, "append", watched)
+    monkeypatch.setattr(results, "append_bytes", watched)
     files.append(result_of(ORDER[0]))
     details = [f"{ORDER[0]}.forward.output.{i}" for i in range(2)]
     assert seen == [([], details), ([ORDER[0]], details)]

@@ -60,7 +60,7 @@ class FirstStage:
     Floating point is measured with the yardstick as well (``probe_precheck.measure``), and ``judge_alone``
     returns its verdict where it is another: error for an output within the limits that is beyond rounding,
     warning for one that misses a limit by an error that rounding explains. If the runner cannot move inputs,
-    this is asked of outputs that pass by rule 2 only.
+    this applies only to outputs that pass by rule 2.
 
     Edge cases:
         * nan or inf, the same on both sides: left out; else an error. All left out: pass.
@@ -125,7 +125,7 @@ class FirstStage:
         return OutputVerdict(to_status(ok), {"max_abs_error": distance})
 
     def _measure_rounding(self, output: Output) -> OutputVerdict:
-        """Return the verdict by the limits, with what the yardstick says against it."""
+        """Return the verdict by the limits, with a message if the yardstick disagrees."""
         judged = self._judge_floats(output)
         is_small = judged.status is Status.PASS and not RATIO_KEYS & judged.numbers.keys()
         if INF_NAN_DIFFER in judged.messages or (output.moved is None and not is_small):
@@ -163,7 +163,7 @@ class FirstStage:
     def _judge_ratios(self, elements: Elements, numbers: dict[str, float | int]) -> tuple[Status, tuple[Message, ...]]:
         """Return error if the first share is too small, warning if the second is, else pass, with messages.
 
-        The shares that were looked at are added to ``numbers``.
+        The computed shares are added to ``numbers``.
         """
         keys = get_for_dtype(self._limits["ratios"], elements.kind)
         shares = measure_shares_below(elements, [self._limits[key] for key in keys])

@@ -12,7 +12,7 @@ from probe_core.files.packaged import load_yaml
 
 FIRST_STAGE = "first_stage"
 NON_RELEASE_SECTIONS = (FIRST_STAGE, "mint_stage", "solo")
-"""Names of sections that are no release."""
+"""Names of sections that do not belong to a release."""
 
 
 def load_first_stage() -> Mapping[str, Any]:
