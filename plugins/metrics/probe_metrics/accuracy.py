@@ -77,7 +77,7 @@ class Accuracy(GroupPolicy):
         for index in np.flatnonzero(~passes).tolist():
             drift = None if np.isnan(drifts[index, NOISE_COLUMN]) else Drift(*drifts[index].tolist())
             code = _get_reason_code(cosine[index])
-            verdicts[index] = self._judge_by_rule(code, *(column.item(index) for column in numbers), drift=drift)
+            verdicts[index] = self._judge_by_rule(code, *(column.item(index) for column in numbers), drift)
         for index, difference in find_tensor_differences(group).items():
             verdict = verdicts[index]
             reasons = verdict.reasons or (Reason("evidence", f"differs in {difference}"),)

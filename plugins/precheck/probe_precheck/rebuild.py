@@ -29,7 +29,7 @@ class Unbuildable(Exception):
 
 
 def derive_seed(seed: int, place: str, size: int) -> int:
-    """Return the seed of a random tensor.
+    """Return the random seed of a tensor.
 
     Args:
         seed: The seed of the whole check.

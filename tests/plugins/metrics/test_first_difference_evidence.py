@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from probe_metrics.first_difference import FirstDifference
 from support.cases import every
 from support.measuring import ALL_ONE, PROPERTY, above, below, scalar_value, tensor_value
-from support.references.first_difference import evidence, get_noise, inf, nan
+from support.references.first_difference import evidence, inf, nan, noise_of
 
 from probe_core.model import Kind, Level, Mode, Pair, Statistics, Value, Verdict
 from probe_core.model.measure import OpenPair
@@ -155,7 +155,7 @@ def test_floats_among_scalars_are_rounded(target: Any, golden: Any, differ: bool
     verdict = judge_values(scalar_value(target, "x"), scalar_value(golden, "x"), mode)
     assert verdict.level is (Level.ERROR if differ else Level.PASS)
     if verdict.drift is not None:
-        assert verdict.drift.noise == get_noise("float32")
+        assert verdict.drift.noise == noise_of("float32")
         assert verdict.drift[:2] == (abs(target - golden), abs(golden))
 
 
@@ -182,7 +182,7 @@ def judge_statistic(target: Any, golden: Any, place: str, dtype: str = "torch.fl
 @every("name", ["float16", "bfloat16", "float32", "float64", "complex64"])
 def test_statistics_at_the_threshold(place: str, name: str) -> None:
     sign = -1 if place == "min" else 1
-    noise = get_noise(name)
+    noise = noise_of(name)
     for apart, level in ((noise, Level.PASS), (noise * 0.75, Level.PASS), (noise * 1.25, Level.ERROR)):
         verdict = judge_statistic(sign * (1 + apart), sign * 1.0, place, f"torch.{name}")
         assert verdict.level is level
@@ -192,9 +192,9 @@ def test_statistics_at_the_threshold(place: str, name: str) -> None:
 
 @pytest.mark.parametrize("spelt", ["Float32", "FLOAT32", "mindspore.Float32", "torch.float32", "float32"])
 def test_dtypes_are_known_however_they_are_spelt(spelt: str) -> None:
-    verdict = judge_statistic(1 + get_noise("float32"), 1.0, "max", spelt)
+    verdict = judge_statistic(1 + noise_of("float32"), 1.0, "max", spelt)
     assert verdict.level is Level.PASS
-    assert verdict.drift is not None and verdict.drift.noise == get_noise("float32")
+    assert verdict.drift is not None and verdict.drift.noise == noise_of("float32")
 
 
 def test_a_mean_near_zero_is_compared_with_the_magnitude() -> None:
@@ -207,7 +207,7 @@ def test_a_norm_is_held_against_itself() -> None:
     """The norm of many numbers is much larger than each of them."""
     golden = tensor_value(Statistics(1.0, -1.0, 0.0, 1000.0))
     for share, level in ((0.5, Level.PASS), (2.0, Level.ERROR)):
-        norm = 1000.0 * (1 + share * get_noise("float32"))
+        norm = 1000.0 * (1 + share * noise_of("float32"))
         assert judge_values(tensor_value(Statistics(1.0, -1.0, 0.0, norm)), golden).level is level
 
 

@@ -59,7 +59,7 @@ def test_check_reports_a_judgement_that_runs_out_of_memory(monkeypatch: pytest.M
             raise MemoryError
 
     monkeypatch.setattr(checking, "find_runner_spec", lambda *_: type("Spec", (), {"make": staticmethod(Runner)}))
-    monkeypatch.setattr(checking, "rule_of", lambda *_: Rule())
+    monkeypatch.setattr(checking, "create_status_rule", lambda *_: Rule())
     check = checking.CheckSetup("pytorch", RunnerOptions(Path("dump.json")), ("cpu",), "guide")(0)
     result = check(Call("Torch.exp.0", 0, {}))
     assert result.forward is Status.SKIP and not result.lost
