@@ -77,7 +77,8 @@ class Accuracy(GroupPolicy):
         for index in np.flatnonzero(~passes).tolist():
             drift = None if np.isnan(drifts[index, NOISE_COLUMN]) else Drift(*drifts[index].tolist())
             code = _get_reason_code(cosine[index])
-            verdicts[index] = self._judge_by_rule(code, *(column.item(index) for column in numbers), drift)
+            value, absolute, relative = (column.item(index) for column in numbers)
+            verdicts[index] = self._judge_by_rule(code, value, absolute, relative, drift)
         for index, difference in find_tensor_differences(group).items():
             verdict = verdicts[index]
             reasons = verdict.reasons or (Reason("evidence", f"differs in {difference}"),)

@@ -32,7 +32,7 @@ def derive_seed(seed: int, place: str, size: int) -> int:
     """Return the random seed of a tensor.
 
     Args:
-        seed: The seed of the whole check.
+        seed: The number from which all seeds of the check are derived.
         place: The name of the tensor in the run, such as ``Mint.add.0.forward.input.1``.
         size: The number of bytes of the result.
     """

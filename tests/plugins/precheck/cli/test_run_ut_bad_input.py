@@ -85,7 +85,7 @@ def test_a_run_of_modules_alone(refuses: Refuses, tmp_path: Path) -> None:
 def test_what_is_not_there(refuses: Refuses, tmp_path: Path) -> None:
     assert "not found" in refuses("run_ut", "-api_info", tmp_path / "nowhere" / "dump.json")
     (tmp_path / "deep").mkdir()
-    assert "holds no dump.json" in refuses("run_ut", "-api_info", tmp_path / "deep")
+    assert "contains no dump.json" in refuses("run_ut", "-api_info", tmp_path / "deep")
     one = {"Torch.add.0.forward": call(drawn([3]))}
     ranks = [write_run(tmp_path / "deep" / "step0" / f"rank{i}", one) for i in range(2)]
     assert f"    {ranks[0]}\n    {ranks[1]}\n" in refuses("run_ut", "-api_info", tmp_path / "deep")
