@@ -53,7 +53,7 @@ def test_a_file_that_is_being_written_is_read_up_to_its_last_row(cut: int, tmp_p
 
 def test_what_is_no_result_is_said(tmp_path: Path) -> None:
     result = write_check(tmp_path)
-    with pytest.raises(UserError, match="no name of a pre-check's result"):
+    with pytest.raises(UserError, match="does not have the name of a pre-check result"):
         read_check(ResultPaths(details_of(result)), Manager())
     result.write_text("a,b\n1,2\n")
     with pytest.raises(UserError, match="no column for backward"):
