@@ -132,7 +132,7 @@ def test_the_precheck_says_that_it_cannot_make_the_calls_again(probe: Probe, tmp
     path = save(tmp_path / "t", SAME) / "manifest.json"
     found = probe("run_ut", "-api_info", path, "-o", tmp_path / "out")
     assert found.returncode == 2, found.stderr
-    assert "does not say how its calls were made" in found.stderr
+    assert "does not contain the arguments of its calls" in found.stderr
 
 
 def test_the_plugin_takes_under_150_lines() -> None:

@@ -19,12 +19,13 @@ import pytest
 import torch
 from probe_precheck.assignment import Assignment
 from probe_precheck.calls import RecordedCalls
-from probe_precheck.checking import rule_of
-from probe_precheck.comparison import AllResults, compare_details
+from probe_precheck.checking import create_status_rule
+from probe_precheck.comparison import DetailsComparison, compare_details
 from probe_precheck.judging import Judge
 from probe_precheck.model import Call, Outcome, Result, Skipped, Status
 from probe_precheck.results import ResultFiles
-from probe_precheck.settings import RunnerOptions, Settings
+from probe_precheck.runner_options import RunnerOptions
+from probe_precheck.settings import Settings
 from probe_precheck.tables import DETAILS
 from probe_pytorch.precheck.apis import find_function
 from probe_pytorch.precheck.raising import iterate_tensors, map_leaves
@@ -86,10 +87,10 @@ class Recorded:
         self._dump = found.directory() / "dump.json"
         manager = Manager()
         self.assignment = Assignment(manager, "seed")
-        self._judge = Judge(rule_of(manager, "pytorch"), self.assignment)
+        self._judge = Judge(create_status_rule(manager, "pytorch"), self.assignment)
         run = open_run(manager, self._dump)
         calls = RecordedCalls(run)
-        self._calls = {name: calls.call(i, Settings()) for i, name in enumerate(calls.names)}
+        self._calls = {name: calls.get_call(i, Settings()) for i, name in enumerate(calls.names)}
         run.close()
 
     def _record(self, found: Any, dtype: str) -> None:
@@ -113,7 +114,7 @@ class Recorded:
     def run(self, label: str, instead: Instead) -> Device:
         """Run each call with what is there instead for its fault."""
         results = {
-            self.names[fault]: self._judge.result(call, self._outcome(call, instead(fault)))
+            self.names[fault]: self._judge.judge_call(call, self._outcome(call, instead(fault)))
             for fault in self.names
             for call in [self._calls[self.names[fault]]]
         }
@@ -137,7 +138,7 @@ class Checked(NamedTuple):
     recorded: Recorded
     gpu: Device
     npu: Device
-    compared: AllResults
+    compared: DetailsComparison
 
 
 @pytest.fixture(scope="module")
@@ -182,7 +183,7 @@ def test_the_facts_are_those_of_the_release() -> None:
     assignment = Assignment(Manager(), "seed")
     for name, apis in ASSIGNED.items():
         for api in apis.split():
-            chosen = assignment.of(api, "torch.float16")
+            chosen = assignment.find_standard(api, "torch.float16")
             assert chosen is not None and chosen.spec.name == name
 
 

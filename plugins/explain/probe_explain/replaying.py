@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 from probe_precheck.api import Array, Call, Output, RunnerOptions
-from probe_precheck.checking import runner_of
-from probe_precheck.model import BACKWARD, FORWARD, one_line
+from probe_precheck.checking import find_runner_spec
+from probe_precheck.model import BACKWARD, FORWARD, format_one_line
 from probe_precheck.protocols import Replayer
-from probe_precheck.replaying import Recomputed
-from probe_precheck.yardstick import Measured, measure, summands
+from probe_precheck.replaying import RecomputedResult
+from probe_precheck.yardstick import ErrorMeasurement, estimate_summands, measure
 
 from probe_core.errors import UserError
 from probe_core.plugins.manager import Manager
@@ -42,12 +42,12 @@ class CallResult:
     """
 
     name: str
-    forward: tuple[Measured, ...] | str
-    backward: tuple[Measured, ...] | str | None = None
+    forward: tuple[ErrorMeasurement, ...] | str
+    backward: tuple[ErrorMeasurement, ...] | str | None = None
     lost: bool = False
 
     @property
-    def directions(self) -> dict[str, tuple[Measured, ...] | str]:
+    def directions(self) -> dict[str, tuple[ErrorMeasurement, ...] | str]:
         """Results or reasons of the directions that were recorded, by name."""
         results = {FORWARD: self.forward}
         return results if self.backward is None else {**results, BACKWARD: self.backward}
@@ -100,7 +100,7 @@ def find_replayer(manager: Manager, framework: str) -> Replayer:
     Raises:
         UserError: No runner is installed, or it cannot compute calls again.
     """
-    runner = runner_of(manager, framework).make()
+    runner = find_runner_spec(manager, framework).make()
     if isinstance(runner, Replayer):
         return runner
     raise UserError(
@@ -121,7 +121,7 @@ def replay_call(runner: Replayer, call: Call) -> CallResult:
     except MemoryError:
         return create_skipped_result(call, MEMORY_REASON)
     except Exception as error:  # a framework may raise anything
-        return create_skipped_result(call, one_line(error))
+        return create_skipped_result(call, format_one_line(error))
 
 
 def create_skipped_result(call: Call, reason: str, *, lost: bool = False) -> CallResult:
@@ -152,13 +152,13 @@ def _measure_call(runner: Replayer, call: Call) -> CallResult:
 def _measure_direction(
     call: Call,
     direction: str,
-    results: tuple[Recomputed, ...] | str | None,
+    results: tuple[RecomputedResult, ...] | str | None,
     find_perturbed_reference: Callable[[str], Array | None],
-) -> tuple[Measured, ...] | str | None:
+) -> tuple[ErrorMeasurement, ...] | str | None:
     """Return the measured results of a direction without the doubtful results, or the reason why there are none."""
     if not isinstance(results, tuple):
         return results
-    measurements: list[Measured] = []
+    measurements: list[ErrorMeasurement] = []
     doubt = ""
     for result in results:
         output = Output(
@@ -167,7 +167,7 @@ def _measure_direction(
             result.recorded,
             moved=partial(find_perturbed_reference, result.name),
             direction=direction,
-            summands=summands(call, result.reference.size),
+            summands=estimate_summands(call, result.reference.size),
         )
         measured = measure(output, result.name)
         if measured.is_beyond and result.doubt:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from probe_diagnosis.api import own_frame
 from probe_precheck.api import RunnerOptions
-from probe_precheck.calls import RecordedCalls, rerunnable
-from probe_precheck.checking import runner_of
+from probe_precheck.calls import RecordedCalls, require_arguments
+from probe_precheck.checking import find_runner_spec
 from probe_precheck.settings import Settings
-from probe_precheck.supervisor import Job, Lost, supervise
-from probe_precheck.yardstick import Measured
+from probe_precheck.supervisor import Job, LostJob, supervise
+from probe_precheck.yardstick import ErrorMeasurement
 from probe_ranks.api import find_ranks
 
 from probe_core.engine import count_cores
@@ -62,7 +62,7 @@ class UnexplainedResult:
     """
 
     op: str
-    measured: Measured
+    measured: ErrorMeasurement
     where: str = ""
     modules: tuple[str, ...] = ()
     step: str = ""
@@ -163,19 +163,19 @@ def _explain_rank(result: RankResult, order: ExplainOptions, manager: Manager) -
         if is_mixed and not (run.values.data >= 0).any():
             return False
         result.note = run.header.unfinished
-        recorded = RecordedCalls(rerunnable(run))
+        recorded = RecordedCalls(require_arguments(run))
         framework = run.header.framework
-        spec = runner_of(manager, framework)
+        spec = find_runner_spec(manager, framework)
         find_replayer(manager, framework)  # here as well, so that its absence is reported before workers start
         jobs: list[Job] = []
         for index in _choose_calls(recorded, order.only):
             if is_mixed and not _has_tensors(run, recorded.names[index]):
                 continue
-            call = recorded.call(index, Settings())
+            call = recorded.get_call(index, Settings())
             if call.problem:
                 result.calls.append(create_skipped_result(call, call.problem))
             else:
-                jobs.append(Job(index, call, recorded.cost(index)))
+                jobs.append(Job(index, call, recorded.estimate_cost(index)))
         total = len(result.calls) + len(jobs)
         options = RunnerOptions(result.file, device="cpu", is_ours=run.header.is_ours)
         setup = ReplaySetup(framework, options)
@@ -186,7 +186,7 @@ def _explain_rank(result: RankResult, order: ExplainOptions, manager: Manager) -
                 supervise(setup, jobs, workers, order.timeout, preload=(*PRELOADED_MODULES, *spec.preload))
             ) as answers:
                 for job, answer in answers:
-                    lost = isinstance(answer, Lost)
+                    lost = isinstance(answer, LostJob)
                     done = create_skipped_result(job.payload, answer.reason, lost=True) if lost else answer
                     result.calls.append(done)
                     report_progress("explaining", len(result.calls), total)
@@ -245,6 +245,6 @@ def _find_unexplained(run: Run, result: RankResult) -> Iterator[UnexplainedResul
             )
 
 
-def get_severity_key(measured: Measured) -> tuple[bool, float]:
+def get_severity_key(measured: ErrorMeasurement) -> tuple[bool, float]:
     """Return the key by which results are sorted: those with nan or inf on one side last."""
     return measured.apart > 0, measured.times

@@ -8,7 +8,7 @@ from enum import Enum
 
 from probe_precheck.model import FORWARD
 from probe_precheck.replaying import NOTHING_TO_JUDGE
-from probe_precheck.yardstick import Measured
+from probe_precheck.yardstick import ErrorMeasurement
 
 from probe_explain.run import Explanation, RankResult, UnexplainedResult, get_severity_key
 
@@ -134,7 +134,7 @@ def _has_ranks(explanation: Explanation) -> bool:
     return len({rank.rank for rank in explanation.ranks}) > 1
 
 
-def _describe_fragile(judged: dict[str, tuple[Measured, ...]]) -> str:
+def _describe_fragile(judged: dict[str, tuple[ErrorMeasurement, ...]]) -> str:
     """Return a sentence on results that are off by more than their own rounding explains, and are right."""
     fragile_results = [
         (result.error, name, result) for name, results in judged.items() for result in results if result.is_fragile
@@ -149,7 +149,7 @@ def _describe_fragile(judged: dict[str, tuple[Measured, ...]]) -> str:
     )
 
 
-def _iterate_records(explanation: Explanation) -> Iterator[tuple[str, tuple[Measured, ...] | str]]:
+def _iterate_records(explanation: Explanation) -> Iterator[tuple[str, tuple[ErrorMeasurement, ...] | str]]:
     """Yield all records that were reached by their names, which say step and rank if there are several."""
     for rank in explanation.ranks:
         for call in rank.calls:
@@ -188,7 +188,7 @@ def _find_causes(explanation: Explanation) -> tuple[ExplainCause, ...]:
 
 def _decide_outcome(
     explanation: Explanation,
-    judged: dict[str, tuple[Measured, ...]],
+    judged: dict[str, tuple[ErrorMeasurement, ...]],
     causes: Sequence[ExplainCause],
     recorded: int,
     missing: Sequence[UnjudgedGroup],

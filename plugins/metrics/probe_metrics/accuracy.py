@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from probe_core.model import Drift, Level, Measurement, Measurements, Quantity, Reason, Verdict
@@ -14,6 +13,7 @@ from probe_core.model.columns import Array
 from probe_core.model.measure import OpenPair, PairGroup
 from probe_core.model.results import MeasurementColumn, VerdictColumn
 from probe_metrics.adapters import GroupPolicy
+from probe_metrics.dtype_limits import get_eps
 from probe_metrics.exact import EXACT_REASON, find_tensor_differences, format_scalars
 from probe_metrics.kernel import compute_group_sums
 from probe_metrics.thresholds import load_thresholds
@@ -30,17 +30,17 @@ class Accuracy(GroupPolicy):
 
     1. The shapes differ: ``Unmatched``.
     2. nan or inf at different places: ``No``; at the same places they count as equal.
-    3. One side is all zero, the other is not: ``No`` for an error above 0.001, else ``Yes``.
+    3. One side is all zero, the other is not: ``No`` for an error above 0.001, otherwise ``Yes``.
     4. No cosine or no error (0-d tensors, one element, no elements, no partner, unreadable files): ``None``.
     5. Cosine below 0.99 and error above 0.001: ``No``.
     6. Cosine below 0.9 or error above 1: ``No``.
-    7. Else ``Yes``. -0.0 counts as 0.0.
+    7. Otherwise ``Yes``. -0.0 counts as 0.0.
 
     The level, which decides on suspects, also judges rows that the label leaves open: tensors of one element,
     scalars that differ, rows without partner, files that cannot be read. Integers and booleans
-    that differ at all are an error, whatever label their cosine earns.
+    that differ are an error, even if their cosine passes.
 
-    Source: docs/tables.md#accuracy, by the comparison guide of msprobe 8.3; the level is probe's own. The
+    Source: docs/tables.md#accuracy, by the comparison guide of msprobe 8.3; the level is a rule of probe. The
     limits are in ``thresholds.yaml``, in the unit of the data for errors.
     """
 
@@ -53,7 +53,7 @@ class Accuracy(GroupPolicy):
         drift = load_thresholds("drift")
         self._jump = float(drift["jump"])
         self._by_dtype: dict[np.dtype[Any], float] = {}
-        self._noise = {name: count * float(eps(name)) for name, count in drift["noise"].items()}
+        self._noise = {name: count * get_eps(name) for name, count in drift["noise"].items()}
 
     def limits(self) -> dict[str, str]:
         """Return the limits of the metrics that rules 5 and 6 read, by column."""
@@ -66,7 +66,7 @@ class Accuracy(GroupPolicy):
         }
 
     def judge_group(self, group: PairGroup, measurements: Mapping[str, MeasurementColumn]) -> VerdictColumn:
-        """Return the verdict on each pair, of which integers and booleans are compared exactly."""
+        """Return the verdict on each pair. Integers and booleans are compared exactly."""
         cosine = measurements["cosine.Cosine"]
         errors = (measurements[f"max_error.{name}"].floats for name in ("MaxAbsErr", "MaxRelativeErr"))
         numbers = [cosine.floats, *errors]
@@ -74,15 +74,15 @@ class Accuracy(GroupPolicy):
         passes = ~self._is_far(numbers[0], numbers[1]) & ~self._has_low_cosine(numbers[0])
         passes &= ~np.isnan(numbers[0]) & ~np.isnan(numbers[1])
         verdicts = VerdictColumn([Verdict(Level.PASS, YES)], np.zeros(len(group), np.int32), drifts.copy())
-        for place in np.flatnonzero(~passes).tolist():
-            drift = None if np.isnan(drifts[place, NOISE_COLUMN]) else Drift(*drifts[place].tolist())
-            code = _get_reason_code(cosine[place])
-            of_place = [column.item(place) for column in numbers]
-            verdicts[place] = self._judge_by_rule(code, of_place[0], of_place[1], of_place[2], drift)
-        for place, difference in find_tensor_differences(group).items():
-            verdict = verdicts[place]
+        for index in np.flatnonzero(~passes).tolist():
+            drift = None if np.isnan(drifts[index, NOISE_COLUMN]) else Drift(*drifts[index].tolist())
+            code = _get_reason_code(cosine[index])
+            value, absolute, relative = (column.item(index) for column in numbers)
+            verdicts[index] = self._judge_by_rule(code, value, absolute, relative, drift)
+        for index, difference in find_tensor_differences(group).items():
+            verdict = verdicts[index]
             reasons = verdict.reasons or (Reason("evidence", f"differs in {difference}"),)
-            verdicts[place] = verdict._replace(
+            verdicts[index] = verdict._replace(
                 level=Level.ERROR, reasons=(EXACT_REASON, *reasons), failed=True, drift=None
             )
         return verdicts
@@ -97,12 +97,12 @@ class Accuracy(GroupPolicy):
         return self._judge_by_rule(_get_reason_code(measurements["cosine.Cosine"]), math.nan, math.nan, math.nan, None)
 
     def _is_far(self, cosine: Any, absolute: Any) -> Any:
-        """Return True where the error fails whatever its drift."""
+        """Return True where the error fails regardless of the drift."""
         is_both = (cosine < self._both["cosine"]) & (absolute > self._both["absolute"])
         return is_both | (absolute > self._either["absolute"])
 
     def _has_low_cosine(self, cosine: Any) -> Any:
-        """Return True where the cosine fails; the drift tells rounding from a fault, which it cannot."""
+        """Return True where the cosine fails. Only the drift can distinguish rounding from a fault."""
         return cosine < self._either["cosine"]
 
     def _judge_by_rule(
@@ -132,8 +132,8 @@ class Accuracy(GroupPolicy):
                 return Verdict(Level.ERROR, NONE, (Reason("evidence", evidence),))
             return Verdict(Level.PASS, NONE, drift=drift)
         if math.isnan(cosine) or math.isnan(absolute):
-            is_lost = code in UNMEASURED_CODES
-            return Verdict(Level.WARNING if is_lost else Level.SKIP, NONE, measured=not is_lost)
+            is_unmeasured = code in UNMEASURED_CODES
+            return Verdict(Level.WARNING if is_unmeasured else Level.SKIP, NONE, measured=not is_unmeasured)
         failed = _create_failed_verdict(NO, f"Cosine {cosine:.6g}, MaxAbsErr {absolute:.6g}")
         return failed if self._is_far(cosine, absolute) else failed._replace(drift=drift)
 
@@ -156,18 +156,6 @@ class Accuracy(GroupPolicy):
         if noise is None:
             noise = self._by_dtype[dtype] = self._noise.get(dtype.name, 0.0)
         return noise
-
-
-def eps(dtype: str) -> float:
-    """Return the distance from 1 to the next number of the floating-point dtype of this name."""
-    finfo: Any = ml_dtypes.finfo
-    return float(finfo(getattr(ml_dtypes, dtype, None) or np.dtype(dtype)).eps)
-
-
-def get_smallest(dtype: str) -> float:
-    """Return the smallest number above 0 of the floating-point dtype of this name."""
-    finfo: Any = ml_dtypes.finfo
-    return float(finfo(getattr(ml_dtypes, dtype, None) or np.dtype(dtype)).smallest_subnormal)
 
 
 def _create_failed_verdict(label: str, evidence: str) -> Verdict:

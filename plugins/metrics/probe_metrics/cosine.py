@@ -21,7 +21,7 @@ class Cosine(GroupMetric):
         * nan or inf, on both sides at the same places with the same sign: count as 0. At other places:
           absent.
         * All elements are 0 (or -0.0) on both sides: 1. On one side only: absent; the reason names the side.
-          A side is zero only if every element is exactly 0, however small they are.
+          A side counts as zero only if every element is exactly 0. Very small numbers do not count as zero.
         * 0-d tensors and tensors of one element have no direction: absent.
         * Tensors without elements are not measured.
 
@@ -31,7 +31,7 @@ class Cosine(GroupMetric):
     def measure_group(self, group: PairGroup) -> list[MeasurementColumn]:
         """Return the cosines, or the reasons why there are none."""
         sums = group.once(compute_group_sums)
-        value = sums.dot_of_units
+        value = sums.dot_of_units  # of vectors scaled to unit length, so that small numbers do not underflow
         target_zero, golden_zero = sums.target_largest == 0, sums.golden_largest == 0
         return [
             build_column(

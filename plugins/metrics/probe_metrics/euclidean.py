@@ -17,7 +17,7 @@ class Euclidean(GroupMetric):
     Edge cases:
         * nan or inf, on both sides at the same places with the same sign: count as equal. At other places:
           absent.
-        * A golden of zeros is no special case; -0.0 equals 0.0.
+        * A golden of zeros is not a special case; -0.0 equals 0.0.
         * 0-d tensors: absent, as in the tables of msprobe 8.3.
         * Tensors without elements are not measured.
 

@@ -1,4 +1,4 @@
-"""Comparison of integers and booleans, which no computation rounds: they are equal, or they differ.
+"""Exact comparison of integers and booleans, which computations do not round.
 
 The rules are in docs/tables.md#exactness.
 """
@@ -24,7 +24,7 @@ EXACT_REASON = Reason("exact")
 LAST_DIGITS_REASON = Reason("exact_in_last_digits")
 """Reason of a row of integers of which only the mean or the norm differs, by no more than rounding explains."""
 MAX_EXACT_FLOAT32 = 2**24
-"""Largest integer below which a recorder that keeps maxima as float32 loses nothing."""
+"""Limit below which float32 represents all integers exactly."""
 FLOAT32_EPS = float(np.finfo(np.float32).eps)
 """Distance from 1 to the next number of float32."""
 BOOL_DTYPE = "<class 'bool'>"
@@ -32,7 +32,7 @@ BOOL_DTYPE = "<class 'bool'>"
 
 
 def find_tensor_differences(group: PairGroup) -> dict[int, str]:
-    """Return a text for each pair of integers or booleans that differ, by its place in the group."""
+    """Return a text for each pair of integers or booleans that differ, by the index of the pair in the group."""
     tally = group.once(compute_group_sums).tally
     differences = {}
     for place in np.flatnonzero(tally.equal == 0).tolist():
@@ -45,7 +45,7 @@ def find_tensor_differences(group: PairGroup) -> dict[int, str]:
         if largest:
             differences[place] = name if name == "booleans" else f"{name}, by up to {largest:.15g}"
         elif is_wide and any((number != reference).any() for number, reference in pair.flat()):
-            differences[place] = f"{name}, in digits that float64 does not hold"
+            differences[place] = f"{name}, in digits beyond the precision of float64"
     return differences
 
 
@@ -55,7 +55,7 @@ def is_exact_dtype(side: PairSide) -> Array:
 
 
 def format_scalars(target: Value, golden: Value) -> str:
-    """Return a text with the values of two scalars, or with their checksums if no values are on record."""
+    """Return a text with the values of two scalars, or with their checksums if no values were recorded."""
     value, reference = target.statistics.max, golden.statistics.max
     if value is None or reference is None:
         return f"checksum {target.checksum} against {golden.checksum}"
@@ -73,9 +73,9 @@ class ExactStatistics:
 
     Maximum and minimum must be equal. Mean and norm are computed in floating point, which devices round
     differently: a larger difference than rounding explains is a fault; a smaller one may be rounding or
-    another integer. nan equals nan; null on either side is not compared; -0.0 equals 0.0. The limit is so
-    many eps of float32 as ``thresholds.yaml`` says, times the largest magnitude (mean) or the golden's norm
-    (norm), which is 0 for a golden of zeros. Source: docs/tables.md#exactness, a rule of probe's own.
+    another integer. nan equals nan; null on either side is not compared; -0.0 equals 0.0. The limit is a
+    multiple of the eps of float32 (``thresholds.yaml``), times the largest magnitude (mean) or the golden's norm
+    (norm), which is 0 for a golden of zeros. Source: docs/tables.md#exactness, a rule of probe.
     """
 
     def __init__(self) -> None:

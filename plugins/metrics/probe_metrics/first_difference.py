@@ -14,8 +14,8 @@ from probe_core.model.dtypes import is_same_dtype
 from probe_core.model.measure import OpenPair, PairGroup
 from probe_core.model.results import MeasurementColumn, VerdictColumn
 from probe_core.model.single import create_batch
-from probe_metrics.accuracy import eps, get_smallest
 from probe_metrics.adapters import GroupPolicy
+from probe_metrics.dtype_limits import get_eps, get_smallest
 from probe_metrics.exact import format_scalars
 from probe_metrics.kernel import Sums, compute_group_sums
 from probe_metrics.masked import are_masked, estimate_hidden_count, is_masked, measure_unmasked
@@ -40,24 +40,24 @@ class FirstDifference(GroupPolicy):
     """Judges a pair by its tensors if it has them, else by checksums, else by recorded statistics.
 
     The level is ERROR (differs beyond rounding), PASS (does not) or SKIP (nothing to judge by); the label is
-    ``differs``, ``agrees`` or empty. The verdict's ``drift`` says by how much; an ERROR without drift is a
-    difference that has no size (shapes, scalars, checksums, nan at other places). The reason ``equal`` says
-    that all bits of two tensors, or their checksums, are the same.
+    ``differs``, ``agrees`` or empty. The ``drift`` of the verdict is the size of the difference. An ERROR without drift
+    is a difference without a size (shapes, scalars, checksums, nan at different positions). The reason ``equal`` means
+    that the bits or the checksums of two tensors are the same.
 
     Formulas, in float64, for a target N and a golden B of one shape. Tensors: ``rms(N - B) / rms(B)``, rms
-    being the root mean square. Statistics: the largest difference of maximum, minimum, mean and norm, divided
-    by the larger magnitude of B's maximum and minimum. Both are ratios, and are held against so many eps of
-    the coarser dtype as ``thresholds.yaml`` says (``drift``); integers and booleans must be equal.
+    is the root mean square. Statistics: the largest difference of maximum, minimum, mean and norm, divided
+    by the larger magnitude of B's maximum and minimum. Both are ratios. Their limit is a multiple of the eps of
+    the coarser dtype (``drift`` in ``thresholds.yaml``). Integers and booleans must be equal.
 
     Edge cases:
         * nan or inf, on both sides at the same places with the same sign: count as 0. Else: ERROR, unless
-          -inf stands where the other side is masked by another large negative number.
+          -inf on one side corresponds to a mask of another large negative number on the other side.
         * B is all zero: any difference of more than a few of the dtype's smallest numbers is an ERROR.
           -0.0 counts as 0.0.
-        * Of a tensor with masked elements (-1e9, the least number of a dtype …), the others are judged by
-          themselves as well, or by the maximum if only statistics are on record.
-        * 0-d tensors are judged like any other. Scalars must be equal, but for floats: these are judged like
-          a tensor of float32, for a program may have computed them.
+        * The unmasked elements of a tensor with masked elements (such as -1e9) are also judged separately, or by the
+          maximum if only statistics were recorded.
+        * 0-d tensors are judged like any other. Scalars must be equal. Floats are an
+          exception: they are judged like a tensor of float32, because a program may have computed them.
         * No elements, no partner, or nothing on record: SKIP.
 
     Source: docs/first-difference.md#levels, a rule of probe's own.
@@ -67,7 +67,7 @@ class FirstDifference(GroupPolicy):
         limits = load_thresholds("drift")
         self._jump = float(limits["jump"])
         self._floor: dict[str, float] = {name: limits["subnormals"] * get_smallest(name) for name in limits["noise"]}
-        self._noise: dict[str, float] = {n: count * eps(n) for n, count in limits["noise"].items()}
+        self._noise: dict[str, float] = {n: count * get_eps(n) for n, count in limits["noise"].items()}
         self._mask = float(limits["mask"]["least"])
         self._mask_share = float(limits["mask"]["share"])
         self._by_dtypes: dict[tuple[str, str], tuple[float, float]] = {}
@@ -91,7 +91,7 @@ class FirstDifference(GroupPolicy):
         return verdicts
 
     def _judge_values(self, first: Slot | None, second: Slot | None) -> Verdict:
-        """Return the verdict on two values that are no equal scalars, by what is recorded."""
+        """Return the verdict on two values that are not equal scalars, by the recorded data."""
         if first is None or second is None:
             return _create_skip("no partner")
         target, golden = first.value, second.value

@@ -1,6 +1,6 @@
 """One pass over both tensors for all metrics of the tensor table, by the compiled engine or by numpy.
 
-Both engines add in one order and give the same bits. Numpy measures what the compiled engine does not know:
+Both engines add in one order and give the same bits. NumPy measures what the compiled engine does not support:
 complex data, float8, and distances in units of the last place (ulp) between two dtypes.
 """
 
@@ -71,12 +71,12 @@ class GroupSums(NamedTuple):
 
 
 def compute_sums(pair: OpenPair) -> Sums:
-    """Return the sums over all elements of a pair, which metrics share by ``pair.once(sums)``."""
+    """Return the sums over all elements of a pair, which metrics share by ``pair.once(compute_sums)``."""
     return compute_group_sums(PairGroup([pair])).row(0)
 
 
 def compute_group_sums(group: PairGroup) -> GroupSums:
-    """Return the sums of each pair of a group; call it as ``group.once(group_sums)``.
+    """Return the sums of each pair of a group; call it as ``group.once(compute_group_sums)``.
 
     If squares leave the range of float64, they are summed again from scaled values.
     """
@@ -99,7 +99,7 @@ def compute_group_sums(group: PairGroup) -> GroupSums:
 
 
 def measure_ahead(group: PairGroup) -> None:
-    """Compute what ``group.once(group_sums)`` returns."""
+    """Compute the sums of a group in advance, for later calls of ``group.once(compute_group_sums)``."""
     group.once(compute_group_sums)
 
 
@@ -154,11 +154,11 @@ def _choose_engine(
 
 
 def build_column(numbers: Array, *absent: tuple[Array, Measurement]) -> MeasurementColumn:
-    """Return a column of numbers, but for the pairs of which another measurement is known.
+    """Return a column of numbers, with other measurements for some pairs.
 
     Args:
         numbers: The numbers.
-        absent: Truth values, one a pair, and the measurement where they are true; the first one counts.
+        absent: A mask with one value per pair, and the measurement where it is True. The first mask takes precedence.
     """
     result = MeasurementColumn(len(numbers), [measurement for _, measurement in absent])
     result.numbers[:] = numbers

@@ -9,20 +9,20 @@ import numpy as np
 
 from probe_core.model import Value
 from probe_core.model.measure import OpenPair
-from probe_metrics.accuracy import eps
+from probe_metrics.dtype_limits import get_eps
 from probe_metrics.statistics import as_float, is_number
 from probe_metrics.tally import Array
 from probe_metrics.thresholds import load_thresholds
 
 MAX_SQUARABLE = 1e150
-"""Largest magnitude whose square float64 holds, with room for a sum of many."""
+"""Largest magnitude whose squares can be added in float64 without an overflow."""
 
 
 def is_masked(low: float, high: float) -> bool:
     """Return True if the extrema of a tensor are those of a tensor with masked elements.
 
-    A mask adds a large negative number, such as -1e9, the least number of the dtype, or -inf; all that it
-    leaves is smaller by orders of magnitude. The limits are in ``thresholds.yaml`` (``drift``, ``mask``).
+    A mask adds a large negative number, such as -1e9, the least number of the dtype, or -inf; the other
+    elements are smaller by orders of magnitude. The limits are in ``thresholds.yaml`` (``drift``, ``mask``).
     """
     return bool(are_masked(np.float64(low), np.float64(high)))
 
@@ -37,7 +37,7 @@ def are_masked(low: Any, high: Any) -> Array:
 
 
 def estimate_hidden_count(value: Value) -> float | None:
-    """Return about how many elements a mask hides, by minimum and mean of a tensor that is masked.
+    """Return an estimate of the number of masked elements, by the minimum and the mean of a masked tensor.
 
     None if the mask's constant is -inf, if the other elements may add up to half a constant, or if maximum,
     minimum or mean were not recorded as numbers.
@@ -49,16 +49,16 @@ def estimate_hidden_count(value: Value) -> float | None:
     if not (math.isfinite(low) and math.isfinite(mean) and low):
         return None
     count = mean / low * size
-    inexact = abs(high / low) * size + eps("float32") * abs(count)
+    inexact = abs(high / low) * size + get_eps("float32") * abs(count)
     return count if inexact < 0.5 else None
 
 
 def measure_unmasked(pair: OpenPair) -> tuple[float, float] | None:
     """Return the root mean square of the difference and of the golden over all unmasked elements.
 
-    Masked is an element that is on each side -inf or near the minimum of that side. None if no element is
-    masked, if another one is nan, inf or beyond ``LARGEST``, or if both sides mask different elements. Of
-    nothing but masked elements, both are 0.
+    An element is masked if it is -inf, or near the minimum of its side. The result is None if no element is masked, if
+    another element is nan, inf or above ``MAX_SQUARABLE``, or if the sides mask different elements. If all elements are
+    masked, both numbers are 0.
     """
     share = load_thresholds("drift")["mask"]["share"]
     lows = [_find_mask_constant(pair, side) for side in (0, 1)]
@@ -92,7 +92,7 @@ def _find_mask_constant(pair: OpenPair, side: int) -> float:
 
 
 def _is_masked(values: Array, low: float, share: float) -> Array:
-    """Return for each element if it is -inf or near the mask's constant ``low``."""
+    """Return True for elements that are -inf or near the constant ``low`` of the mask."""
     masked: Array = values == -math.inf
     if math.isfinite(low):
         masked |= np.abs(values - low) <= share * abs(low)

@@ -19,7 +19,7 @@ class Rmse(GroupMetric):
     Edge cases:
         * nan or inf, on both sides at the same places with the same sign: left out of sum and count. At other
           places, or everywhere: absent.
-        * A golden of zeros is no special case; -0.0 equals 0.0.
+        * A golden of zeros is not a special case; -0.0 equals 0.0.
         * 0-d tensors are measured like any other; tensors without elements are not measured.
 
     Source: docs/tables.md#metrics, by the guide of torch_npu.hooks.

@@ -20,7 +20,7 @@ class StatisticsDifference(BatchMetric):
     of the target, B the same of the golden. No data are read; shapes play no part.
 
     Edge cases:
-        * Either is no number (null, a text, a boolean), as for tensors without elements: both absent
+        * Either is not a number (null, a text, a boolean), as for tensors without elements: both absent
           (``N/A``).
         * The difference is nan, because of nan or of inf - inf: both absent (``Nan``).
         * inf on one side: the difference is inf or -inf; inf over inf is absent (``Nan``).

@@ -22,7 +22,7 @@ class Ulp(GroupMetric):
     for float16, bfloat16 and float8. Largest and mean are in ulp; the share is from 0 to 1.
 
     Edge cases:
-        * -0.0 and 0.0 are one number: their distance is 0. A golden of 0 is no special case.
+        * -0.0 and 0.0 are one number: their distance is 0. A golden of 0 is not a special case.
         * nan or inf, on both sides at the same places with the same sign: left out. At other places, or
           everywhere: all three results are absent.
         * Integers, booleans and complex data: absent.

@@ -12,9 +12,9 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from probe_precheck.calls import problem_of
+from probe_precheck.calls import find_skip_message
 from probe_precheck.settings import Settings
-from probe_precheck.supervisor import Job, Lost, Processes
+from probe_precheck.supervisor import Job, LostJob, ProcessPool
 from probe_recording.sending.message import SentCall
 
 from probe_core.errors import make_printable
@@ -54,7 +54,7 @@ class Desk:
     """
 
     def __init__(
-        self, processes: Processes, ledger: Ledger, files: ResultDirectory, rows: RowMaker, settings: Settings
+        self, processes: ProcessPool, ledger: Ledger, files: ResultDirectory, rows: RowMaker, settings: Settings
     ) -> None:
         self.ledger = ledger
         self._processes = processes
@@ -94,9 +94,9 @@ class Desk:
             False if the receiver is ending, so that the call was not accepted.
         """
         key = CallKey(call.rank, session, call.step, call_name(call.name))
-        problem = problem_of(key.name, Settings())
+        problem = find_skip_message(key.name, Settings())
         api = parse_api(key.name)
-        if not problem and not self._settings.lets_through(api.partition(".")[2]):
+        if not problem and not self._settings.selects(api.partition(".")[2]):
             self.ledger.count_left_out(key)
             settle(False)
             return True
@@ -144,9 +144,9 @@ class Desk:
         Raises:
             UserError: A file cannot be written, or no process can be set up.
         """
-        for job, answer in self._processes.finished(within):
+        for job, answer in self._processes.collect_finished(within):
             work = self._by_number.pop(job.key)
-            if isinstance(answer, Lost):
+            if isinstance(answer, LostJob):
                 answer = self._rows.make_skipped_rows(work.key.name, f"ERROR: {answer.reason}", lost=True)
             self._write(work, answer)
         while self._unrun:

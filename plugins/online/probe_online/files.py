@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from probe_precheck.api import Column
-from probe_precheck.csvfile import cells, header, lines, read_table
-from probe_precheck.results import api_of, append, opened
+from probe_precheck.csvfile import format_header, format_rows, order_cells, read_table
+from probe_precheck.results import append_bytes, get_call_name, open_result_file
 from probe_precheck.tables import Tables
 
 from probe_core.errors import UserError
@@ -70,9 +70,11 @@ class CallFiles:
         if not self._files:
             self._create()
         key_cells = {"step": str(key.step), "session": key.session}
-        details = lines(cells({**row, **key_cells}, self._tables.details) for row in rows.details)
-        append(self._files[1], self.paths[1], details)
-        append(self._files[0], self.paths[0], lines([cells({**rows.result, **key_cells}, self._tables.result)]))
+        details = format_rows(order_cells({**row, **key_cells}, self._tables.details) for row in rows.details)
+        append_bytes(self._files[1], self.paths[1], details)
+        append_bytes(
+            self._files[0], self.paths[0], format_rows([order_cells({**rows.result, **key_cells}, self._tables.result)])
+        )
 
     def resume(self) -> Iterator[WrittenRow]:
         """Open files of an earlier receiver, remove unfinished calls, and yield the rows of the others.
@@ -83,7 +85,7 @@ class CallFiles:
         tables = []
         for path, columns in zip(self.paths, self._tables):
             if _is_cut_short(
-                path, header(columns, self._language)
+                path, format_header(columns, self._language)
             ):  # the receiver was killed before both headers were written
                 self._replace(path, columns, ())
             tables.append(read_table(path, columns, [column.key for column in columns], may_be_cut=True))
@@ -97,13 +99,13 @@ class CallFiles:
         complete_rows = [
             row
             for row in details.rows
-            if self._parse_key(self.paths[1], row, api_of(row["name"].strip())) in rows_by_key
+            if self._parse_key(self.paths[1], row, get_call_name(row["name"].strip())) in rows_by_key
         ]
         for path, columns, table, rows in zip(self.paths, self._tables, tables, (result.rows, complete_rows)):
             if table.is_cut or len(rows) < len(table.rows) or not table.whole:
                 self._replace(path, columns, rows)
         try:
-            self._files = [opened(path, is_new=False) for path in self.paths]
+            self._files = [open_result_file(path, is_new=False) for path in self.paths]
         except OSError as error:
             raise create_path_error(self.paths[0], error) from None
         for file in self._files:
@@ -121,16 +123,18 @@ class CallFiles:
 
     def _create(self) -> None:
         try:
-            self._files = [opened(path, is_new=True) for path in reversed(self.paths)][::-1]
+            self._files = [open_result_file(path, is_new=True) for path in reversed(self.paths)][::-1]
         except OSError as error:
             raise create_path_error(self.paths[0], error) from None
         for file, path, columns in zip(self._files, self.paths, self._tables):
-            append(file, path, header(columns, self._language))
+            append_bytes(file, path, format_header(columns, self._language))
 
     def _replace(self, path: Path, columns: Sequence[Column], rows: Sequence[Mapping[str, str]]) -> None:
         try:
             with replace_file(path) as file:
-                file.write(header(columns, self._language) + lines(cells(row, columns) for row in rows))
+                file.write(
+                    format_header(columns, self._language) + format_rows(order_cells(row, columns) for row in rows)
+                )
         except OSError as error:
             raise create_path_error(path, error) from None
 

@@ -13,16 +13,16 @@ from typing import Any, NamedTuple
 
 from probe_precheck.api import Call, Column, NotRun, Outcome, Outputs, RunnerOptions, Skipped, Status, Unbuildable
 from probe_precheck.assignment import Assignment
-from probe_precheck.checking import INTERNAL, rule_of, runner_of, tables_of
-from probe_precheck.comparison import Compared, compare_rows, compared_cells
-from probe_precheck.csvfile import cell_text
+from probe_precheck.checking import INSTALLATION_ERRORS, create_status_rule, find_runner_spec, find_tables
+from probe_precheck.comparison import DetailsComparison, build_comparison_cells, compare_rows
+from probe_precheck.csvfile import format_cell_text
 from probe_precheck.judging import Judge
-from probe_precheck.memory import OUT_OF_MEMORY
-from probe_precheck.model import Result, one_line
+from probe_precheck.memory import OUT_OF_MEMORY_TEXT
+from probe_precheck.model import Result, format_one_line
 from probe_precheck.protocols import SentRunner
-from probe_precheck.results import detail_cells, result_cells
+from probe_precheck.results import build_detail_cells, build_result_cells
 from probe_precheck.tables import COMPARE_DETAILS, COMPARE_RESULT, Tables
-from probe_precheck.translation import counted
+from probe_precheck.translation import select_statuses
 from probe_recording.sending.body import SentTensors
 from probe_recording.sending.message import SentCall, parse_call_head
 
@@ -88,7 +88,7 @@ def call_name(record: str) -> str:
 def count_parties(assignment: Assignment, name: str) -> int:
     """Return 2 or 3 for a call, by the list that its API is in."""
     api = name.rpartition(".")[0].partition(".")[2]
-    return 2 if assignment.listed(api) in TWO_PARTY_STANDARDS else 3
+    return 2 if assignment.get_listed_standard(api) in TWO_PARTY_STANDARDS else 3
 
 
 class RowMaker:
@@ -125,12 +125,12 @@ class RowMaker:
             of_sender = replace(outcome, forward=Outputs(forward.device, sent), moved=None)
         else:
             of_sender = replace(outcome, forward=Outputs(forward.bench, sent))
-        result = self._judge.result(call, of_sender)
+        result = self._judge.judge_call(call, of_sender)
         if parties == 2:
             result = self._apply_standard(result)
         if parties == 2 or not result.details:
             return self._make_first_stage_rows(parties, result)
-        receiver = result if isinstance(forward, Skipped) else self._judge.result(call, outcome)
+        receiver = result if isinstance(forward, Skipped) else self._judge.judge_call(call, outcome)
         comparison = compare_rows(
             self._list_details(result), self._list_details(receiver), self._assignment, self._language
         )
@@ -158,12 +158,14 @@ class RowMaker:
         return replace(result, forward=Status.ERROR, messages=(*result.messages, *messages), details=details)
 
     def _make_first_stage_rows(self, parties: int, result: Result) -> SentRows:
-        cells = tuple(detail_cells(detail, self._language, self._precision) for detail in result.details)
+        cells = tuple(build_detail_cells(detail, self._language, self._precision) for detail in result.details)
         message = " ".join(message.text("en") for message in result.messages)
-        return SentRows(parties, result_cells(result, self._language), cells, find_worst(result.statuses), message)
+        return SentRows(
+            parties, build_result_cells(result, self._language), cells, find_worst(result.statuses), message
+        )
 
-    def _make_second_stage_rows(self, name: str, comparison: Compared) -> SentRows:
-        results, details = compared_cells(comparison, self._language)
+    def _make_second_stage_rows(self, name: str, comparison: DetailsComparison) -> SentRows:
+        results, details = build_comparison_cells(comparison, self._language)
         assert len(results) == 1, f"{name} has {len(results)} rows"
         ((api, (forward, _, messages)),) = comparison.apis.items()
         status = Status.ERROR if api in comparison.beyond else forward or Status.SKIP
@@ -174,14 +176,14 @@ class RowMaker:
         """Return the rows of details as a csv file that holds them is read."""
         rows = []
         for detail in result.details:
-            cells = detail_cells(detail, self._language, self._precision)
-            rows.append({column.key: cell_text(cells.get(column.key, "")) for column in self._columns})
+            cells = build_detail_cells(detail, self._language, self._precision)
+            rows.append({column.key: format_cell_text(cells.get(column.key, "")) for column in self._columns})
         return rows
 
 
 def list_standard_columns(assignment: Assignment) -> tuple[Column, ...]:
     """Return the columns of the details that installed standards add."""
-    return tuple(Column(*names) for names in assignment.own_columns())
+    return tuple(Column(*names) for names in assignment.list_columns())
 
 
 def find_worst(statuses: tuple[Status, ...]) -> Status:
@@ -191,7 +193,7 @@ def find_worst(statuses: tuple[Status, ...]) -> Status:
 
 def parse_status(row: Mapping[str, str]) -> Status:
     """Return the verdict that the row of a call in a result file tells."""
-    texts = counted((row["forward"].strip(),), row.get("message", ""))
+    texts = select_statuses((row["forward"].strip(),), row.get("message", ""))
     return find_worst(tuple(status for status in Status if status.value in texts))
 
 
@@ -247,15 +249,15 @@ class JudgeSetup:
             try:
                 return rows.make_rows(call, outcome, sent)
             except MemoryError:
-                return rows.make_rows(call, Outcome(Skipped(OUT_OF_MEMORY)), None)
+                return rows.make_rows(call, Outcome(Skipped(OUT_OF_MEMORY_TEXT)), None)
 
         return check
 
     def create_row_maker(self, manager: Manager) -> RowMaker:
         """Return the conversion of outcomes to rows."""
         assignment = Assignment(manager, self.release, self.standards)
-        judge = Judge(rule_of(manager, self.framework), assignment)
-        return RowMaker(judge, assignment, tables_of(manager, self.framework), self.language, self.precision)
+        judge = Judge(create_status_rule(manager, self.framework), assignment)
+        return RowMaker(judge, assignment, find_tables(manager, self.framework), self.language, self.precision)
 
 
 def load_sent_runner(manager: Manager, framework: str) -> SentRunner:
@@ -264,7 +266,7 @@ def load_sent_runner(manager: Manager, framework: str) -> SentRunner:
     Raises:
         UserError: No runner of the framework is installed, or it cannot run sent calls.
     """
-    runner = runner_of(manager, framework).make()
+    runner = find_runner_spec(manager, framework).make()
     if not isinstance(runner, SentRunner):
         raise UserError(
             f"The runner of {framework} cannot run calls that a training sends.",
@@ -278,10 +280,10 @@ def run_sent_call(runner: SentRunner, call: Call, body: memoryview) -> tuple[Out
     try:
         return runner.run_sent(call, SentTensors(body))
     except MemoryError:
-        return Outcome(Skipped(OUT_OF_MEMORY)), None
+        return Outcome(Skipped(OUT_OF_MEMORY_TEXT)), None
     except (NotRun, Unbuildable) as error:
-        return Outcome(Skipped(one_line(error))), None
+        return Outcome(Skipped(format_one_line(error))), None
     except UnreadableTensor as error:
-        return Outcome(Skipped(f"{one_line(error)}. SKIP.")), None
+        return Outcome(Skipped(f"{format_one_line(error)}. SKIP.")), None
     except Exception as error:  # a framework may raise anything for arguments that a stranger chose
-        return Outcome(Skipped(one_line(error), internal=isinstance(error, INTERNAL))), None
+        return Outcome(Skipped(format_one_line(error), internal=isinstance(error, INSTALLATION_ERRORS))), None

@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 from probe_precheck.api import RunnerOptions
 from probe_precheck.assignment import Assignment
-from probe_precheck.checking import runner_of, tables_of
+from probe_precheck.checking import find_runner_spec, find_tables
 from probe_precheck.settings import Settings, check_names
-from probe_precheck.supervisor import Processes
+from probe_precheck.supervisor import ProcessPool
 from probe_recording.sending.tls import create_receiver_context
 from probe_reporters.api import claim_time_stamp
 
@@ -122,7 +122,7 @@ def receive(plan: ReceptionPlan, manager: Manager, voice: ReceptionReporter) -> 
     if plan.settings.white_list or plan.settings.black_list:
         check_names(plan.settings, runner.apis())
     assignment = Assignment(manager, plan.release, plan.standards)
-    local_tables = tables_of(manager, plan.framework)
+    local_tables = find_tables(manager, plan.framework)
     tables = {parties: create_tables(parties, local_tables, assignment) for parties in (2, 3)}
     make_directory(plan.output)
     remove_leftovers(plan.output)
@@ -135,11 +135,11 @@ def receive(plan: ReceptionPlan, manager: Manager, voice: ReceptionReporter) -> 
             rows = ((row.key, parse_status(row.cells)) for row in files.resume())
             earlier = ledger.load(state, rows)
         processes = stack.enter_context(
-            Processes(
+            ProcessPool(
                 setup,
                 plan.workers,
                 plan.timeout,
-                preload=(*PRELOADED, *runner_of(manager, plan.framework).preload),
+                preload=(*PRELOADED, *find_runner_spec(manager, plan.framework).preload),
                 most=max(plan.receiving.calls, plan.workers) * 4,
             )
         )

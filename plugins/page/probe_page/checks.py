@@ -16,7 +16,7 @@ from probe_page.language import LANGUAGES
 from probe_page.sheet import encode_texts, round_cell, write_sheet
 
 if TYPE_CHECKING:
-    from probe_precheck.model import Results
+    from probe_precheck.model import ResultPaths
     from probe_precheck.written import Measure, WrittenCall, WrittenCheck, WrittenOutput
 
     from probe_core.plugins.manager import Manager
@@ -30,12 +30,12 @@ PLACEHOLDER_FILE = "dump.json"
 """The file that a command names if the run is not known."""
 
 
-def write_requested_page(manager: Manager, results: Results, values: Mapping[str, Any]) -> None:
+def write_requested_page(manager: Manager, results: ResultPaths, values: Mapping[str, Any]) -> None:
     """Write the page of a pre-check that has just ended, as ``--page`` asks."""
     console.show(f"  wrote {write_check(results, manager)}")
 
 
-def write_check(results: Results, manager: Manager, lang: str = "en") -> Path:
+def write_check(results: ResultPaths, manager: Manager, lang: str = "en") -> Path:
     """Write the page of a pre-check next to its result.
 
     Raises:

@@ -104,7 +104,7 @@ def _read(path: Path) -> list[MergedTable]:
 
 
 def _create_damage_error(path: Path, reason: str) -> UserError:
-    return UserError(f"{path} is no merged result: {make_printable(reason, 200)}.", MERGE_FIX)
+    return UserError(f"{path} is not a merged result: {make_printable(reason, 200)}.", MERGE_FIX)
 
 
 def _read_sheets(path: Path) -> Iterator[MergedTable]:
@@ -132,7 +132,7 @@ def _read_json_rows(path: Path) -> Iterator[Sequence[Any]]:
     for line in filter(None, read_regular_file(path).decode("utf-8").split("\n")):
         row = json.loads(line)
         if not isinstance(row, dict):
-            raise ValueError("a line is no object")
+            raise ValueError("a line is not an object")
         if not headers:
             headers = list(row)
             yield headers

@@ -13,15 +13,15 @@ from probe_page.language import load_words
 if TYPE_CHECKING:
     from probe_core.library import Comparison
 
-MAX_SHOWN_CAUSES = 5
+MAX_NOTEBOOK_CAUSES = 5
 """Largest number of causes that a notebook shows."""
 
 
 def render_notebook_head(comparison: Comparison) -> str:
-    """Return the verdict of a comparison, its causes, what was covered, and problems.
+    """Return the verdict of a comparison, its causes, its coverage, and problems.
 
-    It is the head of the page (``probe_page.head``) without its pictures: the same sentences, lines of code
-    and numbers, in elements without attributes.
+    The text is that of the head of the page (``probe_page.head``) without its pictures. Elements have no attributes,
+    because notebooks remove them.
     """
     answer, counts = comparison.answer, comparison.counts
     plan = comparison.plan
@@ -35,7 +35,7 @@ def render_notebook_head(comparison: Comparison) -> str:
     lines += [*comparison.problems, *(text for report in comparison.reports for text in report.problems)]
     text = "".join(f"<p>{_escape_text(line)}</p>" for line in lines)
     text += "".join(
-        f"<p>{'<br>'.join(_yield_cause_lines(page_cause))}</p>" for page_cause in head.causes[:MAX_SHOWN_CAUSES]
+        f"<p>{'<br>'.join(_yield_cause_lines(page_cause))}</p>" for page_cause in head.causes[:MAX_NOTEBOOK_CAUSES]
     )
     steps = answer.next if answer is not None else ()
     return text + "".join(f"<p><code>{_escape_text(step)}</code></p>" for step in steps)
@@ -53,7 +53,8 @@ def _yield_cause_lines(page_cause: PageCause) -> Iterator[str]:
     if cause.modules:
         yield _escape_text(cause.modules[0])
     if page_cause.bars:
-        yield _escape_text(", ".join(f"{load_words()[bar.key]['en']}: {bar.value}" for bar in page_cause.bars))
+        words = load_words()
+        yield _escape_text(", ".join(f"{words[bar.key]['en']}: {bar.value}" for bar in page_cause.bars))
 
 
 def _escape_text(text: str) -> str:

@@ -142,11 +142,11 @@ def write_page(result: Path, manager: Manager, lang: str) -> Path:
         from probe_page.merged import write_merged
 
         return write_merged(result, lang)
-    from probe_precheck.model import Results
+    from probe_precheck.model import ResultPaths
 
     from probe_page.checks import write_check
 
-    return write_check(Results(result), manager, lang)
+    return write_check(ResultPaths(result), manager, lang)
 
 
 def _parse_time_stamp(path: Path) -> str:

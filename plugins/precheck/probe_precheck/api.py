@@ -10,33 +10,42 @@ if TYPE_CHECKING:
     from probe_precheck.model import (
         Array,
         Call,
-        Judged,
         Judgement,
         Message,
         NotRun,
         Outcome,
         Output,
         Outputs,
+        OutputVerdict,
         Skipped,
         Status,
     )
     from probe_precheck.protocols import Reference, Runner, Standard, StatusRule
-    from probe_precheck.rebuild import Unbuildable, Walk, arguments_of, common_value, range_of, seed_at, value_of
-    from probe_precheck.scripts import file_name
-    from probe_precheck.settings import RunnerOptions
+    from probe_precheck.rebuild import (
+        ArgumentConverter,
+        Unbuildable,
+        derive_seed,
+        get_arguments,
+        parse_tensor,
+        read_range,
+        rebuild_plain_value,
+    )
+    from probe_precheck.runner_options import RunnerOptions
+    from probe_precheck.scripts import make_file_name
     from probe_precheck.specs import ReferenceSpec, RunnerSpec, StandardSpec, StatusRuleSpec
     from probe_precheck.tables import Column
 
 __all__ = [
+    "ArgumentConverter",
     "Array",
     "Call",
     "Column",
-    "Judged",
     "Judgement",
     "Message",
     "NotRun",
     "Outcome",
     "Output",
+    "OutputVerdict",
     "Outputs",
     "Reference",
     "ReferenceSpec",
@@ -50,24 +59,37 @@ __all__ = [
     "StatusRule",
     "StatusRuleSpec",
     "Unbuildable",
-    "Walk",
-    "arguments_of",
-    "common_value",
-    "file_name",
-    "range_of",
-    "seed_at",
-    "value_of",
+    "derive_seed",
+    "get_arguments",
+    "make_file_name",
+    "parse_tensor",
+    "read_range",
+    "rebuild_plain_value",
 ]
+
+RENAMED_NAMES = {
+    "Judged": "OutputVerdict",
+    "Walk": "ArgumentConverter",
+    "arguments_of": "get_arguments",
+    "common_value": "rebuild_plain_value",
+    "file_name": "make_file_name",
+    "range_of": "read_range",
+    "seed_at": "derive_seed",
+    "value_of": "parse_tensor",
+}
+"""Present names by earlier names, which work until version 0.3."""
 
 __getattr__ = create_exporter(
     __name__,
     {
-        "model": "Array Call Judged Judgement Message NotRun Outcome Output Outputs Skipped Status",
+        "model": "Array Call Judgement Message NotRun Outcome Output OutputVerdict Outputs Skipped Status",
         "protocols": "Reference Runner Standard StatusRule",
-        "rebuild": "Unbuildable Walk arguments_of common_value range_of seed_at value_of",
-        "scripts": "file_name",
-        "settings": "RunnerOptions",
+        "rebuild": "ArgumentConverter Unbuildable derive_seed get_arguments parse_tensor read_range "
+        "rebuild_plain_value",
+        "runner_options": "RunnerOptions",
+        "scripts": "make_file_name",
         "specs": "ReferenceSpec RunnerSpec StandardSpec StatusRuleSpec",
         "tables": "Column",
     },
+    renamed=RENAMED_NAMES,
 )

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from probe_core.errors import UserError
-from probe_core.files.user_files import describe_yaml_error, parse_yaml, read_regular_file
 from probe_core.plugins.blame import Origin, PluginError, blame_plugin, create_plugin_error
 from probe_core.plugins.distributions import create_missing_error
 from probe_core.plugins.manager import Manager, PluginWarning, warn
 from probe_precheck.model import Message, strip_framework
 from probe_precheck.protocols import Standard
-from probe_precheck.settings import RELEASES, release_named
+from probe_precheck.releases import RELEASES, resolve_release
 from probe_precheck.specs import StandardSpec
+from probe_precheck.yaml_files import load_yaml_file, parse_yaml_text
 
 MEASURED_DTYPES = frozenset({"float16", "bfloat16", "float32"})
 """Floating-point dtypes that the standards measure."""
@@ -35,19 +35,19 @@ class ChosenStandard:
 
 
 class Assignment:
-    """Standards in use, and the lists by which one is chosen.
+    """Standards in use, and the lists that assign APIs to them.
 
     Args:
         manager: The plugin manager that finds the standards.
         release: The release of msprobe whose thresholds and lists apply: ``guide`` or ``8.3``.
-        path: A yaml file of the user, whose lists override those of plugins.
+        path: A YAML file of the user, whose lists override those of plugins.
 
     Raises:
         UserError: A list cannot be read, or names a standard that is not installed.
     """
 
     def __init__(self, manager: Manager, release: str, path: Path | None = None) -> None:
-        self.release = release_named(release)
+        self.release = resolve_release(release)
         self._chosen: dict[str, ChosenStandard] = {}
         lists: dict[str, tuple[str, Origin]] = {}
         for name in manager.names("standards"):
@@ -60,7 +60,7 @@ class Assignment:
                         lists[spec.apis] = files(package).joinpath(file).read_text("utf-8"), spec.origin
             except PluginError as error:
                 self._chosen.pop(name, None)
-                warn(error, "It is left out, so other standards judge its APIs.")
+                warn(error, "It is ignored, so other standards judge its APIs.")
         if not self._chosen:
             raise create_missing_error("A precision standard", "probe-metrics")
         self._blamed: set[str] = set()
@@ -69,37 +69,24 @@ class Assignment:
         self._conflicts: dict[str, str] = {}
         lists_of_probe_first = sorted(lists.items(), key=lambda item: not item[1][1].is_of_probe)
         for address, (text, origin) in lists_of_probe_first:
-            self._read(text, address, origin)
+            self._add_lists(parse_yaml_text(text, address), address, origin)
         if path is not None:
-            try:
-                text = read_regular_file(path).decode("utf-8-sig")
-            except (OSError, ValueError) as error:
-                problem = getattr(error, "strerror", None) or "it is no text in UTF-8"
-                raise UserError(
-                    f"The list of standards {path} cannot be read: {problem}.", "Give a yaml file."
-                ) from None
-            self._read(text, str(path))
+            self._add_lists(load_yaml_file(path, f"The list of standards {path}"), str(path))
         self._exact = _find_first(self._chosen, "exact")
         self._rest = _find_first(self._chosen, "rest")
 
-    def _read(self, text: str, what: str, origin: Origin | None = None) -> None:
-        """Read a list of a plugin, or of the user if it has no ``origin``; a later list wins."""
-        import yaml
-
-        try:
-            lists = parse_yaml(text)
-        except (yaml.YAMLError, RecursionError, ValueError) as error:
-            raise UserError(f"{what} is no valid yaml{describe_yaml_error(error)}.", "Correct the file.") from None
+    def _add_lists(self, lists: Any, subject: str, origin: Origin | None = None) -> None:
+        """Add the lists of a plugin, or of the user if there is no ``origin``; later lists take precedence."""
         if not isinstance(lists, Mapping):
-            raise UserError(f"{what} must map standards to APIs.", "For example ulp: [matmul, linear].")
+            raise UserError(f"{subject} must map standards to APIs.", "For example ulp: [matmul, linear].")
         for name, apis in lists.items():
             if name not in self._chosen:
                 raise UserError(
-                    f'{what} names a standard "{name}" that is not installed.',
+                    f'{subject} names a standard "{name}" that is not installed.',
                     "Use these:",
                     list(self._chosen),
                 )
-            for api in _parse_apis(apis, self.release, f"{what}: {name}"):
+            for api in _parse_apis(apis, self.release, f"{subject}: {name}"):
                 self._note_conflict(api, str(name), origin)
                 self._by_api[api] = str(name)
 
@@ -129,11 +116,11 @@ class Assignment:
             standard = self._by_api[api]
             raise UserError(problem, f'Choose one: put "{standard}: [{api}]" into a file for --assign FILE.')
 
-    def failed(self, chosen: ChosenStandard, error: BaseException) -> Message:
-        """Return the message of a row whose standard raised ``error``, and warn of the standard once.
+    def report_failure(self, chosen: ChosenStandard, error: BaseException) -> Message:
+        """Return the message of a row whose standard raised ``error``, and warn about the standard once.
 
         Raises:
-            BaseException: ``error`` itself, if it is not a fault of the plugin that gives the standard.
+            BaseException: ``error`` itself, if it is not a fault of the plugin that provides the standard.
         """
         blame = create_plugin_error(error, chosen.spec.title, chosen.spec.origin)
         if blame is None:
@@ -143,14 +130,14 @@ class Assignment:
             warn(blame, "Rows that it judges have this as their message.")
         return Message(blame.what)
 
-    def own_columns(self, apis: Iterable[str] | None = None) -> tuple[tuple[str, str, str], ...]:
-        """Return the columns that standards add: those of all, or of those that judge any of ``apis``."""
+    def list_columns(self, apis: Iterable[str] | None = None) -> tuple[tuple[str, str, str], ...]:
+        """Return the columns that standards add: all standards, or only those that judge any of ``apis``."""
         names = self._chosen if apis is None else {self._by_api.get(api) for api in apis}
         tables = (chosen.spec.columns for name, chosen in self._chosen.items() if name in names)
         return tuple(dict.fromkeys(column for columns in tables for column in columns))
 
-    def listed(self, api: str) -> str:
-        """Return the name of the standard in whose list an API is; empty if it is in none.
+    def get_listed_standard(self, api: str) -> str:
+        """Return the name of the standard that lists an API; empty if no standard lists it.
 
         Raises:
             UserError: Two plugins assign the API to different standards.
@@ -158,10 +145,10 @@ class Assignment:
         self._check_conflict(api)
         return self._by_api.get(api, "")
 
-    def of(self, api: str, dtype: str) -> ChosenStandard | None:
-        """Return the standard for outputs of an API; None if none judges them.
+    def find_standard(self, api: str, dtype: str) -> ChosenStandard | None:
+        """Return the standard that judges outputs of an API; None if no standard judges them.
 
-        The dtype decides before the API: outputs that are no floating-point numbers are judged exactly.
+        The dtype takes precedence over the API: outputs that are not floating-point numbers must be equal.
 
         Args:
             api: The bare name of the API, such as ``matmul``.
@@ -184,11 +171,11 @@ def _find_first(chosen: Mapping[str, ChosenStandard], judges: str) -> ChosenStan
     return next((item for item in chosen.values() if item.spec.judges == judges), None)
 
 
-def _parse_apis(value: Any, release: str, what: str) -> Sequence[str]:
+def _parse_apis(value: Any, release: str, subject: str) -> Sequence[str]:
     """Return the names in a list; a mapping in the list adds names for a release and all later releases."""
     names: list[str] = []
     if not isinstance(value, list):
-        raise UserError(f"{what} must be a list of APIs.", "For example [matmul, linear].")
+        raise UserError(f"{subject} must be a list of APIs.", "For example [matmul, linear].")
     for item in value:
         if isinstance(item, str):
             names.append(item)
@@ -197,15 +184,15 @@ def _parse_apis(value: Any, release: str, what: str) -> Sequence[str]:
             for key, inner in item.items()
         ):
             for key, inner in item.items():
-                if RELEASES.index(release) >= RELEASES.index(release_named(key)):
+                if RELEASES.index(release) >= RELEASES.index(resolve_release(key)):
                     names += inner
         else:
             raise UserError(
-                f"{what} holds {item!r}, which is no API.",
+                f"{subject} contains {item!r}, which is not an API.",
                 'Write a bare name, or {"8.3": [names]} with quotes around 8.3.',
             )
     return names
 
 
 def _is_release(key: Any) -> bool:
-    return isinstance(key, str) and release_named(key) in RELEASES
+    return isinstance(key, str) and resolve_release(key) in RELEASES

@@ -1,4 +1,4 @@
-"""API calls of a recorded run: forward and backward records joined, and the choice of calls to run.
+"""API calls of a recorded run, with their forward and backward records, and the selection of calls to run.
 
 The rules are in docs/standards.md#inputs.
 """
@@ -6,19 +6,22 @@ The rules are in docs/standards.md#inputs.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from probe_core.errors import UserError, make_printable
 from probe_core.model import Kind
 from probe_core.model.run import Run
-from probe_precheck.model import BACKWARD, FORWARD, Call, unlisted
+from probe_precheck.model import BACKWARD, FORWARD, Call, describe_unlisted
 from probe_precheck.protocols import RecordedRun
 from probe_precheck.settings import Settings
 
 MODULE_SCOPE, CELL_SCOPE = "Module", "Cell"
+BASE_COST = 1000.0
+"""Cost of a call without tensors, in elements."""
 NOT_RUN_SCOPES = frozenset({"Distributed", "MindSpeed"})
-"""Types of APIs that are never run alone."""
+"""Scopes of APIs that are never run alone."""
 NOT_COMPARED_FIELDS = frozenset({"Max", "Min", "Mean", "Norm", "md5", "data_name", "Max_except_inf_nan",
                           "Min_except_inf_nan", "Max_origin", "Min_origin"})  # fmt: skip
 """Fields of a tensor that may differ between calls which count as repetitions (``-f``)."""
@@ -30,20 +33,20 @@ def get_api_name(call: str) -> str:
 
 
 def get_bare_name(call: str) -> str:
-    """Return the API of a call without its type, as lists of APIs name it: ``linear``, ``linalg.inv``."""
+    """Return the API of a call without its scope, as lists of APIs name it: ``linear``, ``linalg.inv``."""
     return get_api_name(call).partition(".")[2]
 
 
-def rerunnable(run: Run) -> RecordedRun:
-    """Return the run if its file has the arguments of each call.
+def require_arguments(run: Run) -> RecordedRun:
+    """Return the run if its file contains the arguments of each call.
 
     Raises:
-        UserError: The run is of another format.
+        UserError: The run has another format.
     """
     if hasattr(run, "fields"):
         return cast("RecordedRun", run)
     raise UserError(
-        f"{run.path} does not say how its calls were made, so they cannot be run again.",
+        f"{run.path} does not contain the arguments of its calls, so they cannot be run again.",
         "Give the dump.json of a run.",
     )
 
@@ -51,13 +54,13 @@ def rerunnable(run: Run) -> RecordedRun:
 class RecordedCalls:
     """Calls of one run, in the order of their first record.
 
-    Modules of PyTorch are left out, as in msprobe. Cells of MindSpore are calls with a SKIP row.
+    Modules of PyTorch are ignored, as in msprobe. Cells of MindSpore are calls with a SKIP row.
 
     Args:
         run: A run with records of APIs.
 
     Raises:
-        UserError: The run holds no calls.
+        UserError: The run contains no calls of APIs.
     """
 
     def __init__(self, run: RecordedRun) -> None:
@@ -72,7 +75,7 @@ class RecordedCalls:
             if scope == CELL_SCOPE and phase not in (FORWARD, BACKWARD):
                 path, _, phase = name.rpartition(".")
                 if phase not in (FORWARD, BACKWARD):
-                    continue  # the gradients of its parameters
+                    continue  # the gradients of the parameters of the cell
                 name = f"{path}.{key.rpartition('.')[2]}"
             if phase == BACKWARD:
                 self._backward[name] = index
@@ -83,14 +86,14 @@ class RecordedCalls:
         if all(name.startswith(f"{CELL_SCOPE}.") for name in self.names):
             level = f" (level {run.header.level})" if run.header.level else ""
             raise UserError(
-                f"{run.path} holds no calls of APIs{level}, so there is nothing to check.",
+                f"{run.path} contains no calls of APIs{level}, so there is nothing to check.",
                 "Record the run with level L1 or mix.",
             )
 
     def __len__(self) -> int:
         return len(self.names)
 
-    def call(self, index: int, settings: Settings) -> Call:
+    def get_call(self, index: int, settings: Settings) -> Call:
         """Return the call at ``index`` with its records, and with the reason if it is not run."""
         name = self.names[index]
         forward, backward = self._forward.get(name), self._backward.get(name)
@@ -103,28 +106,25 @@ class RecordedCalls:
             self._find_problem(name, settings),
         )
 
-    def cost(self, index: int) -> float:
-        """Return an estimate of a call's cost: the elements of its tensors, times 3 with a backward."""
+    def estimate_cost(self, index: int) -> float:
+        """Return an estimate of the cost of a call: the number of elements of its tensors, times 3 with a backward."""
         forward, backward = self._forward.get(self.names[index]), self._backward.get(self.names[index])
-        elements = 1000.0
+        elements = BASE_COST
         if forward is not None:
             for slot in self._run.record(forward).slots:
                 if slot.value.kind is Kind.TENSOR and slot.value.shape is not None:
-                    product = 1
-                    for size in slot.value.shape:
-                        product *= size
-                    elements += product
+                    elements += math.prod(slot.value.shape)
         return elements if backward is None else 3 * elements
 
     def _find_problem(self, name: str, settings: Settings) -> str:
-        """Return the message of a call that is not run; empty if it is run."""
-        problem = problem_of(name, settings)
+        """Return the reason why a call is not run; empty if it is run."""
+        problem = find_skip_message(name, settings)
         if not problem and name not in self._forward:
             return f"API {name} has a backward record and no forward record. SKIP."
         return problem
 
-    def distinct(self) -> Iterator[int]:
-        """Yield the indices of calls that repeat no earlier call of their API (``-f``)."""
+    def iterate_distinct(self) -> Iterator[int]:
+        """Yield the indices of calls that do not repeat an earlier call of their API (``-f``)."""
         signatures: set[tuple[str, str]] = set()
         for index, name in enumerate(self.names):
             forward = self._forward.get(name)
@@ -139,8 +139,8 @@ class RecordedCalls:
                 yield index
 
 
-def problem_of(name: str, settings: Settings) -> str:
-    """Return the message of a call that its name keeps from being run; empty if it may be run."""
+def find_skip_message(name: str, settings: Settings) -> str:
+    """Return the reason in the name of a call why it is not run; empty if it may be run."""
     parts = name.split(".")
     if parts[0] in NOT_RUN_SCOPES:
         return f"{parts[0]} APIs are not supported for run ut. SKIP."
@@ -148,8 +148,8 @@ def problem_of(name: str, settings: Settings) -> str:
         return f"A {CELL_SCOPE} is not run alone: the APIs that it calls are checked individually. SKIP."
     if len(parts) not in (3, 4) or not parts[-1].isdecimal():
         return f"API {make_printable(name)} not support for run ut. SKIP."
-    if not settings.lets_through(get_bare_name(name)):
-        return unlisted(name)
+    if not settings.selects(get_bare_name(name)):
+        return describe_unlisted(name)
     return ""
 
 

@@ -1,4 +1,4 @@
-"""Work of a worker process: run the calls that it is sent, and judge their outputs."""
+"""Work of a worker process: run the calls that it receives, and judge their outputs."""
 
 from __future__ import annotations
 
@@ -11,20 +11,28 @@ from probe_core.plugins.distributions import create_missing_error, find_provider
 from probe_core.plugins.manager import Manager
 from probe_precheck.assignment import Assignment
 from probe_precheck.judging import Judge
-from probe_precheck.memory import OUT_OF_MEMORY
-from probe_precheck.model import Call, Message, Outcome, Result, Skipped, Status, one_line
+from probe_precheck.memory import OUT_OF_MEMORY_TEXT
+from probe_precheck.model import (
+    Call,
+    Message,
+    Outcome,
+    Result,
+    Skipped,
+    Status,
+    format_one_line,
+)
 from probe_precheck.protocols import Runner, StatusRule
-from probe_precheck.settings import RunnerOptions
+from probe_precheck.runner_options import RunnerOptions
 from probe_precheck.specs import RunnerSpec, StatusRuleSpec
 from probe_precheck.tables import Column, Tables
 
 FAILED_STATUSES = (Status.WARNING, Status.ERROR)
-"""Statuses of calls whose data are saved."""
-INTERNAL = (Defect, ImportError, NameError, FileNotFoundError)
-"""Exceptions of a runner that tell of a fault in its installation, not in the call."""
+"""Statuses of calls whose data is saved."""
+INSTALLATION_ERRORS = (Defect, ImportError, NameError, FileNotFoundError)
+"""Exceptions of a runner that are caused by its installation, not by the call."""
 
 
-def runner_of(manager: Manager, framework: str) -> RunnerSpec:
+def find_runner_spec(manager: Manager, framework: str) -> RunnerSpec:
     """Return the specification of the runner of a framework.
 
     Raises:
@@ -46,8 +54,8 @@ def runner_of(manager: Manager, framework: str) -> RunnerSpec:
     return manager.find("runners", names[0], RunnerSpec)
 
 
-def rule_of(manager: Manager, framework: str) -> StatusRule:
-    """Return the first stage of a framework.
+def create_status_rule(manager: Manager, framework: str) -> StatusRule:
+    """Create the first stage of a framework.
 
     Raises:
         UserError: No first stage is installed.
@@ -56,8 +64,8 @@ def rule_of(manager: Manager, framework: str) -> StatusRule:
     return rule
 
 
-def tables_of(manager: Manager, framework: str) -> Tables:
-    """Return the columns of a framework's files, which its first stage names.
+def find_tables(manager: Manager, framework: str) -> Tables:
+    """Return the columns of the result files of a framework, as its first stage defines them.
 
     Raises:
         UserError: No first stage is installed.
@@ -70,29 +78,29 @@ def tables_of(manager: Manager, framework: str) -> Tables:
 
 
 def find_rule_spec(manager: Manager, framework: str) -> StatusRuleSpec:
-    """Return the specification of a framework's first stage: its own, else that for all frameworks.
+    """Return the specification of the first stage for a framework, or else of that for all frameworks.
 
     Raises:
         UserError: No first stage is installed.
     """
     specs = [item.spec for item in manager.contributions("status_rules")]
-    for wanted in (framework, ""):
+    for name in (framework, ""):
         for spec in specs:
-            if isinstance(spec, StatusRuleSpec) and spec.framework == wanted:
+            if isinstance(spec, StatusRuleSpec) and spec.framework == name:
                 return manager.find("status_rules", spec.name, StatusRuleSpec)
     raise create_missing_error("A rule for the status of an output", "probe-metrics")
 
 
 @dataclass(frozen=True, slots=True)
 class CheckSetup:
-    """Setup of a worker process; it can be pickled.
+    """Picklable setup of a worker process.
 
     Attributes:
         framework: The framework of the run.
         options: The options of the runner.
-        devices: The devices; worker number ``slot`` takes number ``slot`` modulo their number.
+        devices: The devices. A worker uses the device at the index of its slot modulo the number of devices.
         release: The release of msprobe whose thresholds apply.
-        standards: A yaml file that assigns APIs to standards; None for the built-in lists alone.
+        standards: A YAML file that assigns APIs to standards; None for the built-in lists only.
     """
 
     framework: str
@@ -102,24 +110,24 @@ class CheckSetup:
     standards: Path | None = None
 
     def __call__(self, slot: int) -> Callable[[Call], Result]:
-        """Return the function that checks a call in worker number ``slot``.
+        """Return the function that checks a call in the worker with the number ``slot``.
 
         Raises:
             UserError: The device is missing, or the framework is not installed.
         """
         manager = Manager()
-        runner: Runner = runner_of(manager, self.framework).make()
+        runner: Runner = find_runner_spec(manager, self.framework).make()
         device = self.devices[slot % len(self.devices)]
         runner.open(replace(self.options, device=device))
-        judge = Judge(rule_of(manager, self.framework), Assignment(manager, self.release, self.standards))
+        judge = Judge(create_status_rule(manager, self.framework), Assignment(manager, self.release, self.standards))
         saves = self.options.error_directory is not None
 
         def check(call: Call) -> Result:
             outcome = run_call(runner, call)
             try:
-                result = judge.result(call, outcome)
+                result = judge.judge_call(call, outcome)
             except MemoryError:
-                return judge.result(call, create_skipped_outcome(call, OUT_OF_MEMORY))
+                return judge.judge_call(call, create_skipped_outcome(call, OUT_OF_MEMORY_TEXT))
             if saves and any(status in FAILED_STATUSES for status in result.statuses):
                 return _save_data(runner, call, outcome, result)
             return result
@@ -128,11 +136,11 @@ class CheckSetup:
 
 
 def _save_data(runner: Runner, call: Call, outcome: Outcome, result: Result) -> Result:
-    """Return the result with the path of the script of its data; if they cannot be saved, with the reason."""
+    """Save the data of a call, and return the result with the path of its script or with the reason for failure."""
     try:
         return replace(result, script=runner.save(call, outcome))
     except Exception as error:  # such as a full disk, which each framework reports in its own way
-        text = one_line(error)
+        text = format_one_line(error)
         note = Message(f"未能保存数据: {text}", f"Its data could not be saved: {text}")
         return replace(result, messages=(*result.messages, note))
 
@@ -142,9 +150,9 @@ def run_call(runner: Runner, call: Call) -> Outcome:
     try:
         return runner.run(call)
     except MemoryError:
-        return create_skipped_outcome(call, OUT_OF_MEMORY)
-    except Exception as error:  # a framework may raise anything for made-up arguments
-        return create_skipped_outcome(call, one_line(error), internal=isinstance(error, INTERNAL))
+        return create_skipped_outcome(call, OUT_OF_MEMORY_TEXT)
+    except Exception as error:  # a framework may raise anything for random arguments
+        return create_skipped_outcome(call, format_one_line(error), internal=isinstance(error, INSTALLATION_ERRORS))
 
 
 def create_skipped_outcome(call: Call, message: str, *, internal: bool = False) -> Outcome:

@@ -1,4 +1,4 @@
-"""Second stage of the pre-check: the details of two machines, one of them trusted, judged row by row.
+"""Second stage of the pre-check: judge the details of one machine by those of a trusted machine, row by row.
 
 The rules are in docs/standards.md#methods, the files in docs/standards.md#csv.
 """
@@ -18,7 +18,7 @@ from probe_precheck.judging import merge_statuses
 from probe_precheck.model import FORWARD, Judgement, Message, Numbers, Status, UnusableCell, strip_framework
 from probe_precheck.settings import PRECISION
 from probe_precheck.tables import COMPARE_DETAILS, COMPARE_RESULT, DETAILS, NUMBERS, Column
-from probe_precheck.translation import beyond_rounding_in, in_language
+from probe_precheck.translation import find_beyond_rounding_message, translate
 
 RESULT_NAME = "api_precision_compare_result_{}.csv"
 DETAILS_NAME = "api_precision_compare_details_{}.csv"
@@ -31,7 +31,7 @@ REQUIRED_COLUMNS = (
 NAME_PART_COUNTS = (6, 7)
 """Numbers of parts in the name of an output, without and with a prefix of its API."""
 MSPROBE_EMPTY_MESSAGE = "There is not bench calculation result."
-"""Message of msprobe 8.3 for outputs without elements; it calls them an error, which they are not."""
+"""Message of msprobe 8.3 for outputs without elements. msprobe reports an error, which is wrong."""
 GPU_FAILS_SUFFIX = " (GPU fails as well)"
 UNSUPPORTED = Message("This data type does not support benchmark compare.")
 
@@ -48,14 +48,14 @@ class JudgedRow:
 
 
 @dataclass(slots=True)
-class Compared:
+class DetailsComparison:
     """Result of a comparison.
 
     Attributes:
         rows: All judged rows, grouped by API call.
-        missing: Names of rows of the NPU that the GPU lacks.
-        apis: For each API call the status of forward and of backward (None if there is none), and messages.
-        beyond: Names of API calls that no rule fails and whose error is beyond rounding: they fail.
+        missing: Names of rows that only the file of the NPU contains.
+        apis: The status of forward and backward (None if it has no row) and the messages of each API call.
+        beyond: Names of API calls that pass all rules and fail because their error is beyond rounding.
         language: The language of the NPU's file.
         result: The path of the result file, once written.
         details: The path of the details file, once written.
@@ -70,21 +70,21 @@ class Compared:
     details: Path = Path()
 
 
-def compare_details(npu: Path, gpu: Path, assignment: Assignment) -> Compared:
-    """Judge the rows in ``npu`` by those of the same names in ``gpu``.
+def compare_details(npu: Path, gpu: Path, assignment: Assignment) -> DetailsComparison:
+    """Judge the rows in ``npu`` by the rows with the same names in ``gpu``.
 
     Raises:
-        UserError: A file cannot be read, lacks a column, or has two rows of one name.
+        UserError: A file cannot be read, lacks a column, or contains two rows with the same name.
     """
-    columns = (*DETAILS, *(Column(*names) for names in assignment.own_columns()))
+    columns = (*DETAILS, *(Column(*names) for names in assignment.list_columns()))
     npu_table, gpu_table = (_read_details(path, columns) for path in (npu, gpu))
     return compare_rows(npu_table.rows, gpu_table.rows, assignment, npu_table.language)
 
 
 def compare_rows(
     npu: Iterable[Mapping[str, str]], gpu: Iterable[Mapping[str, str]], assignment: Assignment, language: str
-) -> Compared:
-    """Judge rows of details by those of the same names.
+) -> DetailsComparison:
+    """Judge rows of details by the rows with the same names.
 
     Args:
         npu: The rows of the device under test in a csv file: texts by column key.
@@ -93,7 +93,7 @@ def compare_rows(
         language: The language of the messages in the rows.
     """
     gpu_rows = {row["name"].strip(): row for row in gpu}
-    compared = Compared(language=language)
+    compared = DetailsComparison(language=language)
     for name, row in _group_rows(npu):
         gpu_row = gpu_rows.get(name, {} if not _split_name(name)[1] else None)
         if gpu_row is None:
@@ -125,7 +125,7 @@ def _read_details(path: Path, columns: Sequence[Column]) -> Table:
 
 
 def _group_rows(rows: Iterable[Mapping[str, str]]) -> Iterator[tuple[str, Mapping[str, str]]]:
-    """Yield names and rows, those of one API call together, in the order of its first row."""
+    """Yield names and rows. The rows of an API call are together, in the order of their first row."""
     groups: dict[str, list[tuple[str, Mapping[str, str]]]] = {}
     for row in rows:
         name = row["name"].strip()
@@ -135,7 +135,7 @@ def _group_rows(rows: Iterable[Mapping[str, str]]) -> Iterator[tuple[str, Mappin
 
 
 def _split_name(name: str) -> tuple[str, str, str]:
-    """Return a row's API call, direction, and bare API name; the name alone if it has another form."""
+    """Return the API call, direction and bare API name of a row; the last two are empty for names of another form."""
     parts = name.split(".")
     if len(parts) not in NAME_PART_COUNTS or parts[-3] not in (FORWARD, "backward"):
         return name, "", ""
@@ -144,16 +144,16 @@ def _split_name(name: str) -> tuple[str, str, str]:
 
 def _judge_row(name: str, npu: Numbers, gpu: Numbers, assignment: Assignment) -> JudgedRow:
     api, phase, bare = _split_name(name)
-    nothing = Message("")
+    no_label = Message("")
     if not phase:
-        message = Message(f"{make_printable(name)} is no name of an output. SKIP.")
-        return JudgedRow(name, api, phase, Judgement(Status.SKIP, {}, (message,)), nothing)
+        message = Message(f"{make_printable(name)} is not the name of an output. SKIP.")
+        return JudgedRow(name, api, phase, Judgement(Status.SKIP, {}, (message,)), no_label)
     judgement = _judge_without_standard(npu, gpu)
     if judgement is not None:
-        return JudgedRow(name, api, phase, judgement, nothing)
-    chosen = assignment.of(bare, npu.text("device_dtype"))
+        return JudgedRow(name, api, phase, judgement, no_label)
+    chosen = assignment.find_standard(bare, npu.text("device_dtype"))
     if chosen is None:
-        return JudgedRow(name, api, phase, Judgement(Status.SKIP, {}, (UNSUPPORTED,)), nothing)
+        return JudgedRow(name, api, phase, Judgement(Status.SKIP, {}, (UNSUPPORTED,)), no_label)
     label = Message(chosen.spec.label, chosen.spec.english_label)
     try:
         judgement = chosen.standard.judge(npu, gpu, assignment.release)
@@ -162,26 +162,26 @@ def _judge_row(name: str, npu: Numbers, gpu: Numbers, assignment: Assignment) ->
     except UnusableCell as cell:
         judgement = Judgement(Status.SKIP, {}, (cell.message,))
     except BaseException as error:
-        judgement = Judgement(Status.SKIP, {}, (assignment.failed(chosen, error),))
+        judgement = Judgement(Status.SKIP, {}, (assignment.report_failure(chosen, error),))
     return JudgedRow(name, api, phase, _add_first_stage(judgement, npu, gpu), label)
 
 
 def _add_first_stage(judgement: Judgement, npu: Numbers, gpu: Numbers) -> Judgement:
-    """Return a judgement with what the first stage says of an error beyond rounding."""
-    message = beyond_rounding_in(npu.text("message"))
+    """Return a judgement with the message of the first stage on an error beyond rounding."""
+    message = find_beyond_rounding_message(npu.text("message"))
     if message is None or judgement.status is Status.ERROR:
         return judgement
-    as_well = "" if beyond_rounding_in(gpu.text("message")) is None else GPU_FAILS_SUFFIX
-    beyond = Message(*(f"NPU: {text}{as_well}" for text in message))
+    gpu_suffix = "" if find_beyond_rounding_message(gpu.text("message")) is None else GPU_FAILS_SUFFIX
+    beyond = Message(*(f"NPU: {text}{gpu_suffix}" for text in message))
     return judgement._replace(beyond=(beyond, *judgement.beyond))
 
 
 def _judge_without_standard(npu: Numbers, gpu: Numbers) -> Judgement | None:
-    """Return the verdict on a row without numbers, or with unfit dtypes; None if a standard must judge it."""
+    """Return the verdict on a row without numbers or with unsuitable dtypes; None if a standard must judge it."""
     messages = (Message(npu.text("message")),) if npu.text("message") else ()
-    nothing_measured = not any(npu.text(column.key) for column in NUMBERS)
+    has_no_numbers = not any(npu.text(column.key) for column in NUMBERS)
     is_error = npu.text("status").lower() == Status.ERROR.value
-    if nothing_measured and is_error and MSPROBE_EMPTY_MESSAGE not in npu.text("message"):
+    if has_no_numbers and is_error and MSPROBE_EMPTY_MESSAGE not in npu.text("message"):
         return Judgement(Status.ERROR, {}, messages)
     dtype, gpu_dtype = npu.text("device_dtype"), gpu.text("device_dtype")
     if not dtype:
@@ -190,7 +190,7 @@ def _judge_without_standard(npu: Numbers, gpu: Numbers) -> Judgement | None:
         return Judgement(Status.ERROR, {}, (Message(f"DEVICE Dtype differs: {dtype}, {gpu_dtype}"),))
     if strip_framework(dtype) in UNMEASURED_DTYPES:
         return Judgement(Status.SKIP, {}, (UNSUPPORTED,))
-    if nothing_measured:
+    if has_no_numbers:
         return Judgement(Status.SKIP, {}, messages)
     if not gpu_dtype:
         return Judgement(Status.SKIP, {}, (Message(f"GPU: {gpu.text('message')}"),))
@@ -213,36 +213,37 @@ def _merge_rows(rows: Sequence[JudgedRow]) -> tuple[Status | None, Status | None
         statuses.append(status)
         if status is Status.PASS or status is None or messages:
             continue
-        messages = next(
-            (r.judgement.messages for r in phase_rows if r.judgement.status is status and r.judgement.messages), ()
-        )
+        judgements = [row.judgement for row in phase_rows if row.judgement.status is status]
+        messages = next((judgement.messages for judgement in judgements if judgement.messages), ())
     return statuses[0], statuses[1], messages
 
 
 # -- writing ---------------------------------------------------------------------------------------
 
 
-def write_comparison(comparison: Compared, directory: Path, time_stamp: str, language: str | None) -> None:
-    """Write both files completely or not at all.
+def write_comparison(comparison: DetailsComparison, directory: Path, time_stamp: str, language: str | None) -> None:
+    """Write both files, each completely or not at all.
 
     Args:
-        comparison: The comparison; the paths of the files are put into it.
-        directory: The directory, which is made if missing.
+        comparison: The comparison, which receives the paths of the files.
+        directory: The directory, which is created if it is missing.
         time_stamp: The 14 digits in both names.
-        language: The language of headers and messages; None for that of the NPU's file.
+        language: The language of headers and messages; None for the language of the NPU's file.
     """
     make_directory(directory)
     remove_leftovers(directory)
     language = language or comparison.language
     comparison.result = directory / RESULT_NAME.format(time_stamp)
     comparison.details = directory / DETAILS_NAME.format(time_stamp)
-    results, details = compared_cells(comparison, language)
+    results, details = build_comparison_cells(comparison, language)
     _write(comparison.details, COMPARE_DETAILS, details, language)
     _write(comparison.result, COMPARE_RESULT, results, language)
 
 
-def compared_cells(comparison: Compared, language: str) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
-    """Return the cells of both files by column key: a row for each API call, and one for each output.
+def build_comparison_cells(
+    comparison: DetailsComparison, language: str
+) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
+    """Return the cells of both files by column key: one row for each API call, and one row for each output.
 
     Args:
         comparison: The comparison.
@@ -260,7 +261,7 @@ def compared_cells(comparison: Compared, language: str) -> tuple[list[dict[str, 
     details = [_build_cells(row, language) for row in comparison.rows]
     if language != comparison.language:
         for cells in (*details, *results):  # messages of the input are copied
-            cells["message"] = in_language(cells["message"], language)
+            cells["message"] = translate(cells["message"], language)
     return results, details
 
 
@@ -284,9 +285,9 @@ def _format_cell(value: float | str | Status | None) -> str:
 
 
 def _write(path: Path, columns: Sequence[Column], rows: Sequence[Mapping[str, str]], language: str) -> None:
-    body = csvfile.lines(csvfile.cells(row, columns) for row in rows)
+    body = csvfile.format_rows(csvfile.order_cells(row, columns) for row in rows)
     try:
         with replace_file(path) as file:
-            file.write(csvfile.header(columns, language) + body)
+            file.write(csvfile.format_header(columns, language) + body)
     except OSError as error:
         raise create_path_error(path, error) from None

@@ -24,12 +24,12 @@ BLANK = " "
 SMALL_MAGNITUDE = 1e-3
 """Magnitude below which numbers are written with an exponent."""
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-"""Byte order mark of UTF-8, by which spreadsheets know the encoding."""
+"""Byte order mark of UTF-8, by which spreadsheets recognize the encoding."""
 SENTENCE_ENDS = (".", "。", ";")
-"""Ends of a sentence; in a cell, a semicolon parts a message that ends otherwise from the next."""
+"""Ends of a sentence. In a cell, a semicolon separates a message with another end from the next message."""
 OTHER_SEPARATORS = ";\t|"
 MAX_CELL_CHARACTERS = 1 << 20
-"""Characters of the longest cell that is read."""
+"""Largest number of characters of a cell."""
 
 
 class Table(NamedTuple):
@@ -53,7 +53,7 @@ class Table(NamedTuple):
 
 
 def format_number(value: float | int, precision: int) -> str:
-    """Return the text of a number with ``precision`` digits after the point; small ones have an exponent."""
+    """Return the text of a number with ``precision`` digits after the point; small numbers have an exponent."""
     if isinstance(value, int):
         return str(value)
     if not math.isfinite(value):
@@ -64,29 +64,29 @@ def format_number(value: float | int, precision: int) -> str:
 def format_messages(messages: Iterable[Message], language: str) -> str:
     """Return messages as the text of one cell, each once (docs/standards.md#csv)."""
     texts = [*filter(None, dict.fromkeys(message.text(language).strip() for message in messages))]
-    ended = (text if text.endswith(SENTENCE_ENDS) else f"{text};" for text in texts[:-1])
-    return " ".join([*ended, *texts[-1:]])
+    sentences = (text if text.endswith(SENTENCE_ENDS) else f"{text};" for text in texts[:-1])
+    return " ".join([*sentences, *texts[-1:]])
 
 
-def cell_text(text: str) -> str:
-    """Return the text of a cell in a file: never a formula for a spreadsheet, and a blank if the text is empty."""
+def format_cell_text(text: str) -> str:
+    """Return the text of a cell in a file: a blank if the text is empty, and never a formula of a spreadsheet."""
     return neutralise(text).replace("\r", " ") if text.strip() else BLANK
 
 
-def lines(rows: Iterable[Sequence[str]]) -> bytes:
-    """Return rows of texts as csv in which no cell is a formula for a spreadsheet."""
+def format_rows(rows: Iterable[Sequence[str]]) -> bytes:
+    """Return rows of texts as csv, in which no cell is a formula of a spreadsheet."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerows([cell_text(cell) for cell in row] for row in rows)
+    writer.writerows([format_cell_text(cell) for cell in row] for row in rows)
     return text.getvalue().encode("utf-8")
 
 
-def header(columns: Sequence[Column], language: str) -> bytes:
+def format_header(columns: Sequence[Column], language: str) -> bytes:
     """Return the beginning of a file: the byte order mark and the headers."""
-    return BYTE_ORDER_MARK + lines([[column.header(language) for column in columns]])
+    return BYTE_ORDER_MARK + format_rows([[column.header(language) for column in columns]])
 
 
-def cells(values: Mapping[str, str], columns: Sequence[Column]) -> list[str]:
+def order_cells(values: Mapping[str, str], columns: Sequence[Column]) -> list[str]:
     """Return the cells of a row in the order of the columns, blank if missing."""
     return [values.get(column.key, BLANK) for column in columns]
 
@@ -96,9 +96,9 @@ def read_table(path: Path, columns: Sequence[Column], required: Iterable[str], *
 
     Args:
         path: The file.
-        columns: The known columns; others are kept under their header.
-        required: The keys of columns that must be there.
-        may_be_cut: Leave out the last row if the file ends within it.
+        columns: The known columns. The key of another column is its header.
+        required: The keys of the required columns.
+        may_be_cut: True to ignore the last row if it is incomplete.
 
     Raises:
         UserError: The file cannot be read, lacks a column, or has a row with another number of cells.
@@ -109,7 +109,7 @@ def read_table(path: Path, columns: Sequence[Column], required: Iterable[str], *
         text = data[:end].decode("utf-8-sig")
     except UnicodeDecodeError:
         raise UserError(
-            f"{path} is no text in UTF-8.",
+            f"{path} is not UTF-8 text.",
             "A spreadsheet may have saved it: save it as CSV UTF-8, or run the check again.",
         ) from None
     rows = _parse_rows(path, text)
@@ -140,7 +140,7 @@ def read_table(path: Path, columns: Sequence[Column], required: Iterable[str], *
 def _read_bytes(path: Path) -> bytes:
     try:
         return read_regular_file(path)
-    except (OSError, ValueError) as error:  # ValueError: an impossible path
+    except (OSError, ValueError) as error:  # ValueError: a path that no file can have
         raise UserError(
             f"{path} cannot be read: {getattr(error, 'strerror', None) or 'no such path'}.",
             "Check the path and its permissions.",
@@ -150,15 +150,15 @@ def _read_bytes(path: Path) -> bytes:
 def _parse_rows(path: Path, text: str) -> list[tuple[int, list[str]]]:
     """Return the rows that are not empty, each with the number of its last line."""
     reader = csv.reader(io.StringIO(text, newline=""))
-    before = csv.field_size_limit(MAX_CELL_CHARACTERS)  # a limit of the whole process
+    previous_limit = csv.field_size_limit(MAX_CELL_CHARACTERS)  # a limit of the whole process
     try:
         return [(reader.line_num, row) for row in reader if row]
     except csv.Error as error:
         raise UserError(
-            f"{path} is no valid csv: {make_printable(str(error))}.", "Correct the file, or run the check again."
+            f"{path} is not valid csv: {make_printable(str(error))}.", "Correct the file, or run the check again."
         ) from None
     finally:
-        csv.field_size_limit(before)
+        csv.field_size_limit(previous_limit)
 
 
 def _parse_columns(path: Path, row: Sequence[str], columns: Sequence[Column]) -> tuple[tuple[Column, ...], str]:

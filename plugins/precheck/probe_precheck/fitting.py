@@ -1,4 +1,4 @@
-"""Rules of ``rules.yaml`` for made-up arguments, and the ranges that other arguments give them."""
+"""Rules of ``rules.yaml`` for random arguments whose range depends on other arguments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from probe_precheck.rules import Rules
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class RecordedArguments:
     """Descriptions of a call's recorded arguments, by position and by keyword."""
 
     positional: Sequence[Any]
@@ -36,25 +36,25 @@ class Given:
         return self.keywords.get("self") if argument is None and name == "input" else argument
 
 
-def rule_for(rules: Rules, api: str, place: int | str | None) -> Mapping[str, Any] | None:
-    """Return the rule of an argument; None if it has none.
+def find_input_rule(rules: Rules, api: str, position: int | str | None) -> Mapping[str, Any] | None:
+    """Return the rule of an argument; None if there is no rule.
 
     Args:
         rules: The rules of the runner.
         api: The bare name of the API.
-        place: The position or keyword of the argument; None for a value inside an argument, which has no
+        position: The position or keyword of the argument; None for a value inside an argument, which has no
             rule.
     """
     by_position: Mapping[int, Mapping[str, Any]] = rules("inputs").get(api, {})
-    if isinstance(place, int):
-        return by_position.get(place)
-    return next((rule for rule in by_position.values() if rule["name"] == place), None)
+    if isinstance(position, int):
+        return by_position.get(position)
+    return next((rule for rule in by_position.values() if rule["name"] == position), None)
 
 
-def size_of(
-    rules: Rules, api: str, rule: Mapping[str, Any], described_arguments: Given
+def find_indexed_size(
+    rules: Rules, api: str, rule: Mapping[str, Any], described_arguments: RecordedArguments
 ) -> tuple[int | None, int | None]:
-    """Return the number of elements that an index argument may point to, and the dimension that it indexes.
+    """Return the number of elements that an index argument may select from, and the dimension that it indexes.
 
     Args:
         rules: The rules of the runner.
@@ -63,8 +63,7 @@ def size_of(
         described_arguments: The arguments of the call.
 
     Returns:
-        Size and dimension; None for each that is not known, and for the dimension of an index into all
-        elements.
+        The size and the dimension; None if unknown. The dimension is also None for an index into all elements.
     """
     shape = described_arguments.shape(rule["argument"], rule["name"])
     if shape is None:

@@ -47,7 +47,7 @@ def probe_runners() -> list[RunnerSpec]:  # type: ignore[empty-body]
 
 @hookspec
 def probe_status_rules() -> list[StatusRuleSpec]:  # type: ignore[empty-body]
-    """Return first stages, which give each output a status; called when a pre-check is planned.
+    """Return first stages, which determine the status of each output; called when a pre-check is planned.
 
     Example::
 

@@ -1,4 +1,4 @@
-"""Conversion of outcomes to rows: each output gets a status, and the numbers of its standard."""
+"""Conversion of outcomes to rows: the status of each output, and the numbers of its standard."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from probe_precheck.model import (
     Array,
     Call,
     Detail,
-    Judged,
     Message,
     Outcome,
     Output,
     Outputs,
+    OutputVerdict,
     Result,
     Skipped,
     Status,
 )
 from probe_precheck.protocols import SoloRule, StatusRule
-from probe_precheck.yardstick import summands
+from probe_precheck.yardstick import estimate_summands
 
 STRUCTURE_DIFFERS = Message("bench and npu output structure is different.")
 NOTHING_COMPARABLE = Message("没有可比对的输出。", "It returns nothing that can be compared.")
 STATUSES_BY_SEVERITY = (Status.PASS, Status.WARNING, Status.ERROR)
-"""Statuses from good to bad."""
+"""Statuses that count, from the best to the worst."""
 
 
 class Judge:
-    """Judge of the outcomes of calls.
+    """Judge of the outcomes of calls, by the first stage and the standards.
 
     Args:
         rule: The first stage, which gives each output a status.
@@ -44,7 +44,7 @@ class Judge:
         self._rule = rule
         self._assignment = assignment
 
-    def result(self, call: Call, outcome: Outcome) -> Result:
+    def judge_call(self, call: Call, outcome: Outcome) -> Result:
         """Return the row of a call, with its rows in the details."""
         forward_status, backward_status = None, None
         details: list[Detail] = []
@@ -57,7 +57,8 @@ class Judge:
         messages = select_messages(statuses, details) or _collect_notes(outcome)
         if not messages and Status.SKIP in statuses:
             messages = (NOTHING_COMPARABLE,)
-        standard = merge_statuses(asked) if (asked := [item.standard for item in details if item.standard]) else None
+        standards = [detail.standard for detail in details if detail.standard]
+        standard = merge_statuses(standards) if standards else None
         worst = merge_statuses([status for detail in details for status in detail.statuses])
         if standard is worst and worst in (Status.ERROR, Status.WARNING):
             messages = (*messages, *select_standard_messages(standard, details))
@@ -89,7 +90,7 @@ class Judge:
             assert pair is not None
             again = None if moved is None else partial(moved, number)
             size = pair[0].values.size if isinstance(pair[0], Array) else 1
-            output = Output(call.api, *pair, outcome.is_random, again, phase, summands(call, size))
+            output = Output(call.api, *pair, outcome.is_random, again, phase, estimate_summands(call, size))
             status, detail = self._judge_output(f"{name}.{number}", output, phase, notes)
             statuses.append(status)
             if detail is not None:
@@ -112,7 +113,7 @@ class Judge:
                     raise TypeError("measure must return a mapping to numbers")
                 numbers.update(measured)
             except BaseException as error:
-                notes = (*notes, self._assignment.failed(chosen, error))
+                notes = (*notes, self._assignment.report_failure(chosen, error))
         alone = self._judge_alone(output, chosen, numbers, phase)
         numbers.update(judged.numbers)
         return judged.status, Detail(
@@ -129,8 +130,8 @@ class Judge:
 
     def _judge_alone(
         self, output: Output, chosen: ChosenStandard | None, numbers: Mapping[str, float | int], phase: str
-    ) -> Judged | None:
-        """Return the standard's verdict without a second machine; None if the first stage does not request it."""
+    ) -> OutputVerdict | None:
+        """Return the verdict of the standard without a second machine; None if the first stage does not request it."""
         if not isinstance(self._rule, SoloRule):
             return None
         return self._rule.judge_alone(output, "" if chosen is None else chosen.spec.name, numbers, phase)
@@ -144,7 +145,7 @@ class Judge:
             return None
         if device.kind not in MEASURED_DTYPES or bench.values.dtype.kind != "f":
             return None
-        return self._assignment.of(output.api, device.dtype)
+        return self._assignment.find_standard(output.api, device.dtype)
 
 
 class _MovedOutputs:
@@ -162,7 +163,7 @@ class _MovedOutputs:
                 outputs = getattr(self._run(), self._phase)
                 pairs = pair_leaves(outputs.bench, outputs.bench) if isinstance(outputs, Outputs) else ()
                 self._outputs = [pair and pair[0] for pair in pairs]
-            except Exception:  # a framework may raise anything; the output is then judged without
+            except Exception:  # a framework may raise anything; the output is then judged without moved inputs
                 self._outputs = []
         return self._outputs[number] if number < len(self._outputs) else None
 
@@ -199,7 +200,7 @@ def merge_statuses(statuses: Sequence[Status]) -> Status:
 def select_messages(statuses: Sequence[Status | None], details: Sequence[Detail]) -> tuple[Message, ...]:
     """Return the messages of a call's row: of its first output that is error, else warning, else SKIP.
 
-    Errors that a second verdict explains come after those that it does not.
+    Errors that the second verdict reduces to a warning come last.
     """
     for status in (Status.ERROR, Status.WARNING, Status.SKIP):
         if status in statuses:

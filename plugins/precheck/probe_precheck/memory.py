@@ -1,4 +1,4 @@
-"""Memory that the calls of a pre-check may use (docs/precheck.md#memory).
+"""Limits of the memory that the calls of a pre-check may use (docs/precheck.md#memory).
 
 All limits are shares of the machine's memory, or of the memory that the control group of the process may use.
 """
@@ -9,19 +9,19 @@ import os
 from pathlib import Path
 
 INPUT_SHARE = 1 / 4
-"""Share of the memory for the recorded tensors of one call. Both sides need copies of them."""
+"""Share of the memory for the recorded tensors of one call. Each side needs a copy of them."""
 
 CALL_SHARE = 2 / 5
 """Share of the memory for everything that one call needs: inputs, copies, results, gradients, the reference.
 
-Less than half, so that the files that are read and written, and other programs, have as much as a call.
+It is less than half, so that files and other programs can use as much memory as a call.
 """
 
 PROCESS_SHARE = 1 / 2
 """Share of the memory by which a worker process may grow after its start.
 
-More than ``CALL_SHARE``, so that a call whose estimate is within the limit has room for what no estimate
-counts, such as buffers of kernels and memory that the allocator keeps.
+It is larger than ``CALL_SHARE``, because a call also needs memory that the estimate does not count, such as
+buffers of kernels and memory that the allocator caches.
 """
 
 ASSUMED_MEMORY_BYTES = 16 << 30
@@ -30,7 +30,7 @@ ASSUMED_MEMORY_BYTES = 16 << 30
 CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 """Files with the memory limit of the control group, of version 2 and version 1 of the interface."""
 
-OUT_OF_MEMORY = "There is not enough memory to run it. SKIP."
+OUT_OF_MEMORY_TEXT = "There is not enough memory to run it. SKIP."
 
 
 def get_machine_bytes() -> int:
@@ -47,12 +47,12 @@ def get_machine_bytes() -> int:
     return memory
 
 
-def max_input_bytes() -> int:
+def get_max_input_bytes() -> int:
     """Return the number of bytes that the recorded tensors of one call may take."""
     return int(get_machine_bytes() * INPUT_SHARE)
 
 
-def max_call_bytes() -> int:
+def get_max_call_bytes() -> int:
     """Return the number of bytes that one call may need, from its inputs to the outputs of both sides."""
     return int(get_machine_bytes() * CALL_SHARE)
 
@@ -74,5 +74,5 @@ def limit_process() -> None:
         return
     limit = pages * os.sysconf("SC_PAGE_SIZE") + int(get_machine_bytes() * PROCESS_SHARE)
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    limits = [limit, *(each for each in (soft, hard) if each != resource.RLIM_INFINITY)]
+    limits = [limit, *(value for value in (soft, hard) if value != resource.RLIM_INFINITY)]
     resource.setrlimit(resource.RLIMIT_DATA, (min(limits), hard))

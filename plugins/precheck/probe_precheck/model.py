@@ -21,8 +21,8 @@ T = TypeVar("T")
 FORWARD, BACKWARD = "forward", "backward"
 MAX_MESSAGE_CHARACTERS = 1000
 """Characters of an error's text that a row shows."""
-NOT_RECORDED = "No gradient of its outputs was recorded, skip backward."
-NEEDS_NONE = "None of its outputs has a gradient, skip backward."
+NO_RECORDED_GRADIENT_TEXT = "No gradient of its outputs was recorded, skip backward."
+NO_GRADIENT_TEXT = "None of its outputs has a gradient, skip backward."
 """Messages of rows whose backward is skipped, the same for all frameworks."""
 
 
@@ -50,7 +50,7 @@ BEYOND_ROUNDING = Message(
     "未超出上述限值; 误差超出舍入误差: 为舍入误差所能解释的{}倍 (误差{}, 舍入误差可解释{})",
     "Within the limits; beyond rounding: {} times what rounding explains (error {}, rounding explains {})",
 )
-"""Message that fails an output although its status does not; the second stage reads it."""
+"""Message that fails an output although its status passes; the second stage reads it."""
 FRAGILE_MESSAGE = Message(
     "结果对舍入误差敏感, 并非错误: 误差为舍入误差所能解释的{}倍 (误差{}, 舍入误差可解释{})",
     "Fragile, not wrong: {} times what rounding explains (error {}, rounding explains {})",
@@ -62,7 +62,7 @@ class Array(NamedTuple):
     """Tensor of either side.
 
     Attributes:
-        values: The elements, in a dtype of numpy; bfloat16, which numpy lacks, is held as float32.
+        values: The elements, in a dtype of NumPy. bfloat16 is stored as float32.
         dtype: The dtype as the framework writes it, such as ``torch.bfloat16``.
     """
 
@@ -71,7 +71,7 @@ class Array(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """Dtype without the framework's name, in small letters, such as ``bfloat16``."""
+        """Dtype without the framework's name, in lower case, such as ``bfloat16``."""
         return strip_framework(self.dtype)
 
 
@@ -89,10 +89,10 @@ class Output:
         bench: The output of the reference: an ``Array``, a plain value, or None.
         device: The output of the device under test, likewise.
         is_random: True if the API draws random numbers, so that both sides are expected to differ.
-        moved: Returns the reference's output for inputs that were each moved by a part of their rounding, or
-            None if it cannot; None if the runner does not compute it.
+        moved: A function that returns the output of the reference for inputs that were each changed by a part of
+            their rounding, or None if that is not possible; None if the runner does not compute it.
         direction: ``forward`` or ``backward``.
-        summands: The number of elements that are summed for each element of the output, at most.
+        summands: The largest number of elements that are summed for one element of the output.
     """
 
     api: str
@@ -111,7 +111,7 @@ class Output:
         return self._shared[function]  # type: ignore[no-any-return]
 
 
-class Judged(NamedTuple):
+class OutputVerdict(NamedTuple):
     """Result of the first stage for one output.
 
     Attributes:
@@ -132,10 +132,10 @@ class Judgement(NamedTuple):
 
     Attributes:
         status: The verdict.
-        cells: The cells of the standard's columns by key: numbers, ``Status`` or texts. Others stay blank.
+        cells: The cells of the standard's columns by key: numbers, ``Status`` or texts. Other cells are blank.
         messages: The messages of the row.
-        beyond: Messages that fail the call although the rule of its standard does not: its error is more than
-            rounding, and the rule does not see it.
+        beyond: Messages that fail the call although its standard passes: the error is larger than rounding
+            explains.
     """
 
     status: Status
@@ -187,7 +187,7 @@ class Numbers:
         return self[key] if self._cells.get(key, "").strip() else None
 
     def text(self, key: str) -> str:
-        """Return the text in the column ``key``, without blanks around it."""
+        """Return the text in the column ``key``, without surrounding blanks."""
         return self._cells.get(key, "").strip()
 
     @property
@@ -202,10 +202,10 @@ class Call:
 
     Attributes:
         name: The record's name without its direction, such as ``Functional.conv2d.0``.
-        index: The call's position among the calls of the run.
+        index: The index of the call among the calls of the run.
         forward: The fields of the forward record, as in ``dump.json``.
         backward: The fields of the backward record; None if there is none.
-        problem: The reason why it cannot be run, if the record alone shows that; else empty.
+        problem: The reason in the record why the call cannot be run; empty if there is no such reason.
     """
 
     name: str
@@ -216,7 +216,7 @@ class Call:
 
     @property
     def parts(self) -> tuple[str, str, str]:
-        """Type, API with its prefix, and call count, such as ``("Torch", "linalg.inv", "0")``."""
+        """Scope, API with its prefix, and call count, such as ``("Torch", "linalg.inv", "0")``."""
         scope, _, rest = self.name.partition(".")
         api, _, count = rest.rpartition(".")
         return scope, api, count
@@ -228,26 +228,26 @@ class Call:
 
 
 class NotRun(Exception):
-    """Error of a call that is not run; its text is the reason."""
+    """Exception for a call that is not run; its text is the reason."""
 
 
-def unlisted(name: str) -> str:
-    """Return the message of a call that the black or white list leaves out."""
+def describe_unlisted(name: str) -> str:
+    """Return the message of a call that the black list or the white list excludes."""
     return f"API {name} in black list or not in white list. SKIP."
 
 
-def unknown_function(name: str) -> str:
+def describe_unknown_function(name: str) -> str:
     """Return the message of a function that is not run because it might do more than compute."""
     return f"{name} is not run: it is not known to only compute. SKIP."
 
 
-def one_line(error: BaseException) -> str:
+def format_one_line(error: BaseException) -> str:
     """Return the text of an error on one line, cut to the length that a row shows."""
     return (" ".join(str(error).split()) or type(error).__name__)[:MAX_MESSAGE_CHARACTERS]
 
 
 class Skipped(NamedTuple):
-    """Direction of a call that was not run, or not to its end.
+    """Direction of a call that was not run, or not completely.
 
     Attributes:
         message: The reason.
@@ -267,7 +267,7 @@ class Outputs(NamedTuple):
     device: Any
 
 
-def plain_output(value: Any, convert: Callable[[Any], Any]) -> Any:
+def convert_output(value: Any, convert: Callable[[Any], Any]) -> Any:
     """Convert a call's output from types of the framework to lists, dicts, arrays and plain values.
 
     Args:
@@ -275,9 +275,9 @@ def plain_output(value: Any, convert: Callable[[Any], Any]) -> Any:
         convert: Converts a value of the framework: a tensor to an ``Array``, anything else to a plain value.
     """
     if isinstance(value, (list, tuple)):
-        return [plain_output(item, convert) for item in value]
+        return [convert_output(item, convert) for item in value]
     if isinstance(value, dict):
-        return {str(key): plain_output(item, convert) for key, item in value.items()}
+        return {str(key): convert_output(item, convert) for key, item in value.items()}
     return value if value is None or isinstance(value, (bool, int, float, complex, str)) else convert(value)
 
 
@@ -291,10 +291,11 @@ class Outcome:
         backward: The same of the backward; None if the run recorded none.
         is_random: True if the API draws random numbers.
         notes: Messages for all rows of the call.
-        kept: Data that the runner needs to save the call and to write its script.
+        kept: The data that the runner needs to save the call and to write its script.
         notes_of: Messages for the rows of one direction, by ``forward`` and ``backward``.
-        moved: Runs the reference again, for inputs that are each moved by a part of their rounding, and
-            returns its outputs as both sides; None if the runner cannot. It is called for few calls.
+        moved: A function that runs the reference again with inputs that are each changed by a part of their
+            rounding, and returns its outputs as both sides; None if the runner cannot do this. It is called for few
+            calls.
     """
 
     forward: Outputs | Skipped | None
@@ -343,8 +344,8 @@ class Result:
         messages: The messages of the row.
         details: The rows of the call's outputs.
         script: The path of the script that repeats the call; empty if none was written.
-        lost: True if the call took its process with it.
-        standard: The verdict of the API's standard without a second machine; None if none was asked for.
+        lost: True if the process of the call ended before the call did.
+        standard: The verdict of the API's standard without a second machine; None if it was not requested.
         internal: True if the call was skipped because of the runner or its installation.
     """
 
@@ -372,14 +373,14 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Results:
-    """Files of a pre-check that has ended.
+class ResultPaths:
+    """Files of a finished pre-check.
 
     Attributes:
         result: The result csv of either stage.
         npu: The details of the device, if a second stage read them.
         gpu: The details of the trusted device, if a second stage read them.
-        again: Returns the command that repeats a call; None if the run is not known.
+        again: A function that returns the command that repeats a call; None if the run is unknown.
     """
 
     result: Path

@@ -22,12 +22,13 @@ from probe_core.files.packaged import load_yaml
 from probe_core.flow.opening import open_run
 from probe_core.plugins.manager import Manager
 from probe_core.progress import report_progress
-from probe_precheck.calls import RecordedCalls, get_api_name, rerunnable
-from probe_precheck.checking import run_call, runner_of
+from probe_precheck.calls import RecordedCalls, get_api_name, require_arguments
+from probe_precheck.checking import find_runner_spec, run_call
 from probe_precheck.model import Array, Call, Outputs, Skipped
 from probe_precheck.protocols import Runner
-from probe_precheck.settings import SEED, TIMEOUT, RunnerOptions, Settings
-from probe_precheck.supervisor import Job, Lost, supervise
+from probe_precheck.runner_options import SEED, TIMEOUT, RunnerOptions
+from probe_precheck.settings import Settings
+from probe_precheck.supervisor import Job, LostJob, supervise
 
 NPU_SCOPE = "NPU"
 """Scope of the APIs that exist only on an NPU. Their calls are skipped."""
@@ -121,7 +122,7 @@ class OverflowCheckSetup:
         Raises:
             UserError: The device is missing, or the framework is not installed.
         """
-        runner: Runner = runner_of(Manager(), self.framework).make()
+        runner: Runner = find_runner_spec(Manager(), self.framework).make()
         runner.open(self.options)
         return lambda call: check_call(runner, call)
 
@@ -134,8 +135,8 @@ def check_overflows(plan: OverflowPlan, manager: Manager) -> list[OverflowResult
     """
     run = open_run(manager, plan.dump, plan.framework)
     try:
-        calls = RecordedCalls(rerunnable(run))
-        spec = runner_of(manager, run.header.framework)
+        calls = RecordedCalls(require_arguments(run))
+        spec = find_runner_spec(manager, run.header.framework)
         spec.make()  # reports a missing package before workers start
         selected_indices = _select_calls(calls, plan.only)
         jobs, results = _create_jobs(calls, selected_indices)
@@ -154,12 +155,12 @@ def _create_jobs(calls: RecordedCalls, indices: Sequence[int]) -> tuple[list[Job
     jobs: list[Job] = []
     skipped: dict[int, OverflowResult] = {}
     for index in indices:
-        call = replace(calls.call(index, Settings()), backward=None)
+        call = replace(calls.get_call(index, Settings()), backward=None)
         reason = _find_skip_reason(call)
         if reason:
             skipped[index] = OverflowResult(call.name, Overflow.SKIPPED, has_recorded_overflow(call), reason=reason)
         else:
-            jobs.append(Job(index, call, calls.cost(index)))
+            jobs.append(Job(index, call, calls.estimate_cost(index)))
     return jobs, skipped
 
 
@@ -180,7 +181,7 @@ def _run_jobs(
         return
     with closing(supervise(setup, jobs, 1, timeout, preload=(__name__, *preload))) as outcomes:
         for job, outcome in outcomes:
-            if isinstance(outcome, Lost):
+            if isinstance(outcome, LostJob):
                 call = job.payload
                 recorded = has_recorded_overflow(call)
                 outcome = OverflowResult(call.name, Overflow.SKIPPED, recorded, reason=outcome.reason)

@@ -1,4 +1,4 @@
-"""Protocols of the objects that the factories of the pre-check's specifications make."""
+"""Protocols of the objects that the factories of the pre-check's specifications create."""
 
 from __future__ import annotations
 
@@ -14,9 +14,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from probe_core.plugins.manager import Manager
-    from probe_precheck.model import Call, Judged, Judgement, Numbers, Outcome, Output, Results
+    from probe_precheck.model import (
+        Call,
+        Judgement,
+        Numbers,
+        Outcome,
+        Output,
+        OutputVerdict,
+        ResultPaths,
+    )
     from probe_precheck.replaying import Replay
-    from probe_precheck.settings import RunnerOptions, Settings
+    from probe_precheck.runner_options import RunnerOptions
+    from probe_precheck.settings import Settings
 
 
 class RecordedRun(Run, Protocol):
@@ -30,7 +39,7 @@ class Runner(Protocol):
     """Runner of recorded calls of one framework, on a device and as the reference, within one process."""
 
     def apis(self) -> Set[str]:
-        """Return the bare names of all APIs that can be recorded, such as ``conv2d``, to check lists by."""
+        """Return the bare names of all APIs that can be recorded, such as ``conv2d``; lists are checked by them."""
 
     def open(self, options: RunnerOptions) -> str:
         """Prepare to run calls, and return the name of the device in use.
@@ -48,28 +57,28 @@ class Runner(Protocol):
 
 @runtime_checkable
 class Replayer(Runner, Protocol):
-    """Runner that also computes calls again to hold the recorded results against them (``probe explain``)."""
+    """Runner that also computes calls again, to compare the recorded results with them (``probe explain``)."""
 
     def replay(self, call: Call, *, moved: bool = False) -> Replay:
-        """Compute a call in higher precision, from exactly the recorded inputs.
+        """Compute a call in higher precision from the recorded inputs.
 
         Args:
             call: The call.
-            moved: True to change each element of the inputs first, by a random part of what rounding to its
-                dtype may change.
+            moved: True to change each element of the inputs first, by a random part of the rounding error of its
+                dtype.
 
         Raises:
-            NotRun: Nothing is known to expect of the call, for example because it draws random numbers.
+            NotRun: The expected results are unknown, for example because the call draws random numbers.
             Unbuildable: An input cannot be rebuilt, for example because its values were not recorded.
         """
 
 
 @runtime_checkable
 class SentRunner(Runner, Protocol):
-    """Runner that also runs calls which a training sends while it goes on (``probe run-ut --listen``)."""
+    """Runner that also runs calls that a running training sends (``probe run-ut --listen``)."""
 
     def run_sent(self, call: Call, tensors: Callable[[Value], np.ndarray[Any, Any]]) -> tuple[Outcome, Any]:
-        """Run one call on the device and as the reference, from exactly the sent inputs.
+        """Run one call on the device and as the reference with the sent inputs.
 
         Args:
             call: The call; it has no backward.
@@ -79,13 +88,13 @@ class SentRunner(Runner, Protocol):
             The outcome, and the sent outputs in the structure of its forward: arrays and plain values.
 
         Raises:
-            NotRun: The call is of an API that is not run, or draws random numbers.
-            Unbuildable: An argument cannot be rebuilt, for example because its data were not sent.
+            NotRun: The API of the call is not run, or the call draws random numbers.
+            Unbuildable: An argument cannot be rebuilt, for example because its data was not sent.
         """
 
 
 class Reference(Protocol):
-    """Computation of an API in higher precision, on values of the framework, tensors among them."""
+    """Computation of an API in higher precision, on tensors and other values of the framework."""
 
     def forward(self, *arguments: object, **keywords: object) -> object:
         """Return the API's outputs, computed in the precision of the given tensors."""
@@ -94,22 +103,24 @@ class Reference(Protocol):
 class StatusRule(Protocol):
     """First stage: judges one output by the numbers of a single machine (docs/standards.md#status)."""
 
-    def judge(self, output: Output) -> Judged:
+    def judge(self, output: Output) -> OutputVerdict:
         """Return the status of one output, and the numbers that were measured for it."""
 
 
 @runtime_checkable
 class SoloRule(StatusRule, Protocol):
-    """First stage with a second verdict: that of the API's standard, without a second machine."""
+    """First stage with a second verdict by the standard of the API, without a second machine."""
 
-    def judge_alone(self, output: Output, standard: str, numbers: Mapping[str, float | int], direction: str) -> Judged:
-        """Return the second verdict on one output with the shape and class of dtype of its reference.
+    def judge_alone(
+        self, output: Output, standard: str, numbers: Mapping[str, float | int], direction: str
+    ) -> OutputVerdict:
+        """Return the second verdict on an output whose shape and class of dtype equal those of its reference.
 
-        An output in error counts as a warning if this verdict is a warning.
+        If this verdict is a warning, an error of the first stage counts as a warning.
 
         Args:
             output: Both sides.
-            standard: The name of the standard that judges its API; empty if none does.
+            standard: The name of the standard that judges the API; empty if no standard judges it.
             numbers: The numbers that the standard measured.
             direction: ``forward`` or ``backward``.
         """
@@ -124,8 +135,8 @@ class Standard(Protocol):
     def measure(self, output: Output, release: str) -> Mapping[str, float | int]:
         """Return the numbers of one output for the details csv, by column key.
 
-        Both sides are arrays of one shape. The device's dtype is float16, bfloat16 or float32; a standard
-        whose specification has ``judges="exact"`` must take every other dtype as well.
+        Both sides are arrays of the same shape. The device's dtype is float16, bfloat16 or float32; a standard
+        whose specification has ``judges="exact"`` must accept all other dtypes as well.
         """
 
     def judge(self, npu: Numbers, gpu: Numbers, release: str) -> Judgement:
@@ -137,7 +148,7 @@ class Standard(Protocol):
             release: The release whose thresholds apply.
 
         Raises:
-            UnusableCell: A cell that is needed holds no number.
+            UnusableCell: A required cell does not contain a number.
         """
 
 
@@ -148,16 +159,16 @@ class ResultOption(Protocol):
     ``api-precision-compare``.
     """
 
-    def __call__(self, manager: Manager, results: Results, values: Mapping[str, Any]) -> None:
+    def __call__(self, manager: Manager, results: ResultPaths, values: Mapping[str, Any]) -> None:
         """Do the work, and print what it wrote."""
 
 
 @runtime_checkable
 class Receiver(Protocol):
-    """Check of calls that arrive while trainings run, in place of the check of a recorded run.
+    """Check of calls that running trainings send, instead of the calls of a recorded run.
 
-    It is the factory of the ``OptionSpec`` named ``online``, whose command is ``run-ut``; it is called if one
-    of its options is given, or if the configuration says ``is_online``.
+    It is the factory of the ``OptionSpec`` named ``online``, whose command is ``run-ut``. It is called if one of its
+    options is given, or if the configuration has ``is_online: true``.
     """
 
     def receive(

@@ -1,4 +1,4 @@
-"""Rebuilding of the arguments of a call from their descriptions: the steps that do not need a framework.
+"""Arguments of a call, rebuilt from their descriptions: the steps that do not need a framework.
 
 The rules are in docs/standards.md#inputs.
 """
@@ -15,25 +15,25 @@ import numpy as np
 
 from probe_core.errors import UnreadableTensor
 from probe_core.model import Value
-from probe_precheck.fitting import Given
+from probe_precheck.fitting import RecordedArguments
 from probe_precheck.model import Call
 
 MAX_DEPTH = 100
-"""Levels of nesting that arguments may have."""
+"""Largest number of nested levels in an argument."""
 PLAIN_TYPES = ("int", "float", "bool", "str", "complex")
-"""Types of values that mean the same in every framework."""
+"""Types of values that have the same meaning in every framework."""
 
 
 class Unbuildable(Exception):
-    """Error of an argument that cannot be rebuilt from its record; the text says why."""
+    """Exception for an argument that cannot be rebuilt from its record; its text is the reason."""
 
 
-def seed_at(seed: int, place: str, size: int) -> int:
-    """Return the random seed of a made-up tensor.
+def derive_seed(seed: int, place: str, size: int) -> int:
+    """Return the random seed of a tensor.
 
     Args:
-        seed: That of the whole check.
-        place: The tensor's place in the run, such as ``Mint.add.0.forward.input.1``.
+        seed: The number from which all seeds of the check are derived.
+        place: The name of the tensor in the run, such as ``Mint.add.0.forward.input.1``.
         size: The number of bytes of the result.
     """
     digest = hashlib.blake2b(f"{seed}/{place}".encode("utf-8", "surrogatepass"), digest_size=size).digest()
@@ -43,7 +43,7 @@ def seed_at(seed: int, place: str, size: int) -> int:
 # -- the descriptions of a call --------------------------------------------------------------------
 
 
-def arguments_of(call: Call) -> Given:
+def get_arguments(call: Call) -> RecordedArguments:
     """Return the descriptions of the call's arguments.
 
     Raises:
@@ -53,17 +53,17 @@ def arguments_of(call: Call) -> Given:
     keywords = call.forward.get("input_kwargs") or {}
     if not isinstance(positional, list) or not isinstance(keywords, dict):
         raise Unbuildable("Its arguments are not recorded as lists and objects. SKIP.")
-    return Given(positional, keywords)
+    return RecordedArguments(positional, keywords)
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
+class ArgumentConverter:
     """Conversion of nested descriptions to values, in the same lists and dicts.
 
     Attributes:
-        tensor: Makes a tensor from its description, its place in the run, and the position or keyword of the
-            argument; None in place of the last for a tensor inside an argument.
-        plain: Makes any other described value, from its description and its place in the run.
+        tensor: A function that creates a tensor from its description, its name in the run, and the position or
+            keyword of the argument; the last is None for a tensor inside an argument.
+        plain: A function that creates any other value from its description and its name in the run.
         sequence: The type that recorded lists are converted to.
     """
 
@@ -71,7 +71,7 @@ class Walk:
     plain: Callable[[Mapping[str, Any], str], Any]
     sequence: Callable[[Iterable[Any]], Any] = list
 
-    def arguments(self, call: Call, described_arguments: Given) -> tuple[list[Any], dict[str, Any]]:
+    def arguments(self, call: Call, described_arguments: RecordedArguments) -> tuple[list[Any], dict[str, Any]]:
         """Return the arguments of the call's forward, by position and by keyword."""
         name = f"{call.name}.forward"
         return (
@@ -84,9 +84,9 @@ class Walk:
 
         Args:
             item: The description, or a list or dict of descriptions.
-            place: Its place in the run.
-            at: The position or keyword, if it is an argument; else None.
-            depth: The levels of nesting around it.
+            place: The name of the value in the run.
+            at: The position or keyword if the value is an argument; otherwise None.
+            depth: The number of levels around the value.
 
         Raises:
             Unbuildable: The nesting is too deep.
@@ -103,12 +103,12 @@ class Walk:
         return self.tensor(item, place, at) if "dtype" in item else self.plain(item, place)
 
 
-def described_leaves(value: Any) -> list[Any]:
-    """Return the descriptions in nested lists and objects, depth first, with None for values without one."""
+def list_descriptions(value: Any) -> list[Any]:
+    """Return the descriptions in nested lists and objects, depth first; None for values without a description."""
     if isinstance(value, list):
-        return [leaf for item in value for leaf in described_leaves(item)]
+        return [leaf for item in value for leaf in list_descriptions(item)]
     if isinstance(value, dict) and not isinstance(value.get("type"), str):
-        return [leaf for item in value.values() for leaf in described_leaves(item)]
+        return [leaf for item in value.values() for leaf in list_descriptions(item)]
     return [value]
 
 
@@ -117,8 +117,8 @@ def is_recorded(leaf: Any) -> bool:
     return isinstance(leaf, Mapping) and leaf.get("data_name") is not None
 
 
-def common_value(item: Mapping[str, Any]) -> Any:
-    """Return the value of a description that means the same in every framework: no tensor, and no dtype.
+def rebuild_plain_value(item: Mapping[str, Any]) -> Any:
+    """Return the value of a description whose meaning does not depend on the framework, unlike a tensor or a dtype.
 
     Raises:
         Unbuildable: A value of this type cannot be rebuilt.
@@ -141,7 +141,7 @@ def common_value(item: Mapping[str, Any]) -> Any:
 
 
 class Range(NamedTuple):
-    """Recorded minimum and maximum, and the same without inf and nan, if the record has these apart."""
+    """Recorded minimum and maximum, and the same without inf and nan if the record contains them separately."""
 
     low: float
     high: float
@@ -149,8 +149,8 @@ class Range(NamedTuple):
     clean_high: float
 
 
-def range_of(leaf: Mapping[str, Any]) -> Range:
-    """Return the range of a tensor to make up.
+def read_range(leaf: Mapping[str, Any]) -> Range:
+    """Return the range of a random tensor.
 
     Raises:
         Unbuildable: No range was recorded.
@@ -158,16 +158,16 @@ def range_of(leaf: Mapping[str, Any]) -> Range:
     (low, clean_low), (high, clean_high) = (_read_extremes(leaf, name) for name in ("Min", "Max"))
     recorded = Range(low, high, clean_low, clean_high)
     if not all(isinstance(value, (int, float)) for value in recorded):
-        raise Unbuildable("Max and Min of an input were not recorded, so that it cannot be made up. SKIP.")
+        raise Unbuildable("Max and Min of an input were not recorded, so its values cannot be generated. SKIP.")
     try:
         _ = [float(value) for value in recorded]
     except OverflowError:
-        raise Unbuildable("Max or Min of an input is no number of its dtype. SKIP.") from None
+        raise Unbuildable("Max or Min of an input is outside the range of its dtype. SKIP.") from None
     return recorded
 
 
-def need_finite(what: str, *ends: float) -> None:
-    """Check that the ends of a made-up tensor's range are finite.
+def check_finite_range(what: str, *ends: float) -> None:
+    """Check that the ends of the range of a random tensor are finite.
 
     Args:
         what: The kind of the tensor for the message, such as ``a bool``.
@@ -180,7 +180,7 @@ def need_finite(what: str, *ends: float) -> None:
         raise Unbuildable(f"Max or Min of {what} input is not finite. SKIP.")
 
 
-def never_random(dtype: Any) -> Unbuildable:
+def create_not_random_error(dtype: Any) -> Unbuildable:
     """Return the error for a dtype that cannot be generated from a range, such as a complex dtype."""
     return Unbuildable(f"{dtype} is not supported for random inputs; record with task tensor. SKIP.")
 
@@ -188,7 +188,7 @@ def never_random(dtype: Any) -> Unbuildable:
 def _read_extremes(leaf: Mapping[str, Any], name: str) -> tuple[Any, Any]:
     """Return a statistic with inf and nan, and the same without.
 
-    Recorders of msprobe 1.0 keep the former under another name.
+    Recorders of msprobe 1.0 write the statistic with inf and nan under another name.
     """
     original = leaf.get(f"{name}_origin", leaf.get(name))
     if f"{name}_except_inf_nan" in leaf:
@@ -197,16 +197,16 @@ def _read_extremes(leaf: Mapping[str, Any], name: str) -> tuple[Any, Any]:
     return original, leaf.get(name)
 
 
-def value_of(leaf: Mapping[str, Any], place: str, read: Callable[[Any, str], Value]) -> Value:
+def parse_tensor(leaf: Mapping[str, Any], place: str, read: Callable[[Any, str], Value]) -> Value:
     """Parse the description of a tensor.
 
     Args:
         leaf: The description.
-        place: Its place in the run, for the message.
-        read: The parser, which raises ValueError with the name of a wrong field.
+        place: The name of the tensor in the run, for the message.
+        read: The parser, which raises ValueError with the name of an invalid field.
 
     Raises:
-        Unbuildable: A field has a wrong value.
+        Unbuildable: A field has an invalid value.
     """
     try:
         return read(dict(leaf), "")
@@ -214,21 +214,21 @@ def value_of(leaf: Mapping[str, Any], place: str, read: Callable[[Any, str], Val
         raise Unbuildable(f"{place}{error}. SKIP.") from None
 
 
-def limit_size(shape: tuple[int, ...], itemsize: int, most: int) -> None:
-    """Check that a tensor takes at most ``most`` bytes.
+def check_tensor_memory(shape: tuple[int, ...], itemsize: int, most: int) -> None:
+    """Check that a tensor needs at most ``most`` bytes.
 
     Raises:
-        Unbuildable: It takes more.
+        Unbuildable: The tensor needs more.
     """
     if math.prod(shape) * itemsize > most:
         raise Unbuildable(f"A tensor of shape {list(shape)} needs more memory than is available. SKIP.")
 
 
-def limit_call(needed: int, most: int) -> None:
+def check_call_memory(needed: int, most: int) -> None:
     """Check that a call needs at most ``most`` bytes.
 
     Raises:
-        Unbuildable: It needs more.
+        Unbuildable: The call needs more.
     """
     if needed > most:
         raise Unbuildable(
@@ -238,23 +238,23 @@ def limit_call(needed: int, most: int) -> None:
 
 
 def _format_size(count: int) -> str:
-    """Return a number of bytes for people, such as ``12.8 GB``."""
+    """Return a number of bytes as text, such as ``12.8 GB``."""
     for power, unit in ((12, "TB"), (9, "GB"), (6, "MB")):
         if count >= 10**power:
             return f"{count / 10**power:,.1f} {unit}"
     return f"{count:,} bytes"
 
 
-def recorded_array(tensors: Callable[[Value], np.ndarray[Any, Any]], value: Value) -> np.ndarray[Any, Any]:
+def read_recorded_array(tensors: Callable[[Value], np.ndarray[Any, Any]], value: Value) -> np.ndarray[Any, Any]:
     """Return the recorded data of a tensor.
 
     Raises:
-        Unbuildable: The data cannot be read, or their shape is not the recorded one.
+        Unbuildable: The data cannot be read, or has another shape than the record.
     """
     try:
         array = tensors(value)
     except UnreadableTensor as error:
         raise Unbuildable(f"{error}. SKIP.") from None
     if array.shape != value.shape:
-        raise Unbuildable(f"{value.data_name} holds shape {list(array.shape)} where {value.extent} was recorded. SKIP.")
+        raise Unbuildable(f"{value.data_name} has shape {list(array.shape)} where {value.extent} was recorded. SKIP.")
     return array

@@ -1,4 +1,4 @@
-"""Recorded results of a call, and the same results computed again in higher precision."""
+"""Results of a call as recorded, and computed again in higher precision."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 from probe_precheck.model import Array
 
 NOTHING_TO_JUDGE = "returns no floating-point tensor of 16 or 32 bits"
-"""Reason of a record whose results cannot be judged by any rounding."""
+"""Reason of a record without results to which a rounding bound applies."""
 
 
-class Recomputed(NamedTuple):
+class RecomputedResult(NamedTuple):
     """Recorded floating-point tensor that a call returned, and its reference.
 
     Attributes:
-        name: The place in the record, such as ``output.0``.
+        name: The name of the value in the record, such as ``output.0``.
         recorded: The tensor as the run recorded it.
         reference: The same values, computed from the recorded inputs in higher precision.
         doubt: The reason why the recorded tensor may contain more than the result of the call; empty if it does not.
@@ -29,10 +29,10 @@ class Recomputed(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """Results of a call by direction; a text in their place is the reason why there are none.
+    """Results of a call by direction, or the reason why there are no results.
 
     ``backward`` is None if the run recorded no backward.
     """
 
-    forward: tuple[Recomputed, ...] | str
-    backward: tuple[Recomputed, ...] | str | None = None
+    forward: tuple[RecomputedResult, ...] | str
+    backward: tuple[RecomputedResult, ...] | str | None = None

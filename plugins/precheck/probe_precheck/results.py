@@ -1,8 +1,7 @@
 """Result files of a pre-check: one with a row for each API call, one with a row for each output (details).
 
-The details of a call are written first, then its row, each with one system call. So whatever ends the
-process, the calls in the result file are complete, and a resumed check runs the others again
-(docs/standards.md#resume).
+The details of a call are written before its row, each with one system call. If the process ends at any time, the
+calls in the result file are complete, and a resumed check runs the other calls again (docs/standards.md#resume).
 """
 
 from __future__ import annotations
@@ -38,18 +37,18 @@ _RESULT_NAME_PATTERN = re.compile(r"accuracy_checking_result_(\d{14})\.csv")
 _DETAIL_NAME_PATTERN = re.compile(r"(.*)\.(?:forward|backward)\.output\.\d+")
 
 
-def api_of(name: str) -> str:
-    """Return the API call of a row of the details; a name of another form is returned as it is."""
+def get_call_name(name: str) -> str:
+    """Return the name of the call of a row of the details; names of another form are returned unchanged."""
     match = _DETAIL_NAME_PATTERN.fullmatch(name)
     return match[1] if match else name
 
 
 def format_cell_name(name: str) -> str:
-    """Return a name as the text of its cell: on one line, and no formula for a spreadsheet."""
+    """Return a name as the text of its cell: on one line, and never a formula of a spreadsheet."""
     return neutralise(make_printable(name, sys.maxsize))
 
 
-def result_cells(result: Result, language: str) -> dict[str, str]:
+def build_result_cells(result: Result, language: str) -> dict[str, str]:
     """Return the cells of a call's row by column key, with messages in ``zh`` or ``en``."""
     return {
         "name": format_cell_name(result.name),
@@ -60,13 +59,13 @@ def result_cells(result: Result, language: str) -> dict[str, str]:
     }
 
 
-def detail_cells(detail: Detail, language: str, precision: int) -> dict[str, str]:
+def build_detail_cells(detail: Detail, language: str, precision: int) -> dict[str, str]:
     """Return the cells of an output's row by column key.
 
     Args:
         detail: The row.
         language: The language of messages, ``zh`` or ``en``.
-        precision: Digits after the point of numbers.
+        precision: The number of digits after the decimal point.
     """
     cells = {key: format_number(value, precision) for key, value in detail.numbers.items()}
     cells.update(
@@ -95,14 +94,14 @@ class ResultFiles:
         result: The path of the result file; the details file is next to it.
         columns: The columns of the details.
         language: The language of the headers and messages.
-        precision: Digits after the point of numbers.
+        precision: The number of digits after the decimal point.
         tables: The columns that the files of an earlier run must have.
 
     Attributes:
         result: The path of the result file.
         details: The path of the details file.
         time_stamp: The 14 digits in both names.
-        done: The names of the API calls that both files hold.
+        done: The names of the API calls that both files contain.
     """
 
     def __init__(
@@ -151,14 +150,14 @@ class ResultFiles:
             except OSError as error:
                 raise create_path_error(files.result, error) from None
             try:
-                append(files._files[0], files.result, csvfile.header(tables.result, language))
-                append(files._files[1], files.details, csvfile.header(columns, language))
+                append_bytes(files._files[0], files.result, csvfile.format_header(tables.result, language))
+                append_bytes(files._files[1], files.details, csvfile.format_header(columns, language))
             except BaseException:
                 files.remove()
                 raise
             return files
         raise UserError(
-            f"{directory} holds too many results of this time, so no new files can be named.",
+            f"{directory} contains too many results of this time, so there is no free name for new files.",
             "Give another directory with -o.",
         )
 
@@ -177,8 +176,8 @@ class ResultFiles:
         """
         if not _RESULT_NAME_PATTERN.fullmatch(result.name):
             raise UserError(
-                f'"{result.name}" is no name of a result file, please do not modify the result csv name.',
-                "Give it its name back: accuracy_checking_result_, the 14 digits of its time, and .csv.",
+                f'"{result.name}" is not the name of a result file, please do not modify the result csv name.',
+                "Restore its name: accuracy_checking_result_, the 14 digits of its time, and .csv.",
             )
         files = cls(result, columns, "zh", precision, tables)
         if not result.is_file():
@@ -201,10 +200,10 @@ class ResultFiles:
         return files
 
     def _open(self, *, is_new: bool) -> None:
-        self._files = [opened(self.result, is_new)]
+        self._files = [open_result_file(self.result, is_new)]
         try:
-            lock(self._files[0], self.result)
-            self._files.append(opened(self.details, is_new))
+            lock_file(self._files[0], self.result)
+            self._files.append(open_result_file(self.details, is_new))
         except BaseException:
             self.close()
             if is_new:
@@ -212,25 +211,25 @@ class ResultFiles:
             raise
 
     def _load(self) -> None:
-        """Read which calls are done, and remove rows of calls that are not."""
-        needed = [[column.key for column in columns] for columns in self._tables]
-        result = read_table(self.result, self._tables.result, needed[0], may_be_cut=True)
-        details = read_table(self.details, self._columns, needed[1], may_be_cut=True)
+        """Read the names of finished calls, and remove rows of unfinished calls."""
+        required = [[column.key for column in columns] for columns in self._tables]
+        result = read_table(self.result, self._tables.result, required[0], may_be_cut=True)
+        details = read_table(self.details, self._columns, required[1], may_be_cut=True)
         self._language = details.language
-        more = [column for column in self._columns if column not in details.columns]
-        self._columns = (*details.columns, *more)
+        added_columns = [column for column in self._columns if column not in details.columns]
+        self._columns = (*details.columns, *added_columns)
         rows = result.rows
         if rows and details.is_cut and _may_belong_to(rows[-1]["name"].strip(), details.tail):
             rows = rows[:-1]  # a row of its details is incomplete
         names = [row["name"].strip() for row in rows]
         self.done = set(names)
         if len(self.done) < len(names):
-            twice = next(name for name in names if names.count(name) > 1)
+            duplicate = next(name for name in names if names.count(name) > 1)
             raise UserError(
-                f"{self.result} has two rows for {twice}, so it cannot be resumed.",
+                f"{self.result} has two rows for {duplicate}, so it cannot be resumed.",
                 "Remove one of them, or run the check again without -csv_path.",
             )
-        kept_rows = [row for row in details.rows if api_of(row["name"].strip()) in self.done]
+        kept_rows = [row for row in details.rows if get_call_name(row["name"].strip()) in self.done]
         for file, table in zip(self._files, (result, details)):
             if table.is_cut:
                 file.truncate(table.whole)
@@ -238,16 +237,16 @@ class ResultFiles:
         if len(rows) < len(result.rows):
             self._replace(self.result, self._tables.result, rows)
             self._reopen(0, self.result)
-        if more or len(kept_rows) < len(details.rows):
+        if added_columns or len(kept_rows) < len(details.rows):
             self._replace(self.details, self._columns, kept_rows)
             self._reopen(1, self.details)
 
     def _reopen(self, number: int, path: Path) -> None:
-        """Continue with the file that replaced one of the two."""
-        file = opened(path, is_new=False)
+        """Open the file that replaced the result file (0) or the details file (1)."""
+        file = open_result_file(path, is_new=False)
         file.seek(0, os.SEEK_END)
         if number == 0:
-            lock(file, path)
+            lock_file(file, path)
         self._files[number].close()
         self._files[number] = file
 
@@ -261,41 +260,41 @@ class ResultFiles:
         """Append the rows of an API call.
 
         Raises:
-            UserError: The files cannot be written, as on a full disk; earlier rows stay.
+            UserError: The files cannot be written, for example because the disk is full. Earlier rows remain.
         """
-        append(
+        append_bytes(
             self._files[1],
             self.details,
-            csvfile.lines(
-                csvfile.cells(detail_cells(detail, self._language, self._precision), self._columns)
+            csvfile.format_rows(
+                csvfile.order_cells(build_detail_cells(detail, self._language, self._precision), self._columns)
                 for detail in result.details
             ),
         )
-        row = result_cells(result, self._language)
-        append(self._files[0], self.result, csvfile.lines([csvfile.cells(row, self._tables.result)]))
+        row = build_result_cells(result, self._language)
+        append_bytes(self._files[0], self.result, csvfile.format_rows([csvfile.order_cells(row, self._tables.result)]))
         self.done.add(format_cell_name(result.name).strip())
 
     def finish(self, order: Sequence[str]) -> None:
         """Sort the rows into the order of the run, and close the files."""
-        place = {format_cell_name(name).strip(): number for number, name in enumerate(order)}
+        positions = {format_cell_name(name).strip(): position for position, name in enumerate(order)}
         for path, columns in ((self.result, self._tables.result), (self.details, tuple(self._columns))):
             rows = read_table(path, columns, [column.key for column in columns]).rows
-            places = [place.get(api_of(row["name"].strip()), len(place)) for row in rows]
-            if places != sorted(places):
-                ordered = [row for _, row in sorted(zip(places, rows), key=lambda item: item[0])]
+            keys = [positions.get(get_call_name(row["name"].strip()), len(positions)) for row in rows]
+            if keys != sorted(keys):
+                ordered = [row for _, row in sorted(zip(keys, rows), key=lambda item: item[0])]
                 self._replace(path, columns, ordered)
         self.close()
 
     def _replace(self, path: Path, columns: Sequence[Column], rows: Sequence[Mapping[str, str]]) -> None:
-        body = csvfile.lines(csvfile.cells(row, columns) for row in rows)
+        body = csvfile.format_rows(csvfile.order_cells(row, columns) for row in rows)
         try:
             with replace_file(path) as file:
-                file.write(csvfile.header(columns, self._language) + body)
+                file.write(csvfile.format_header(columns, self._language) + body)
         except OSError as error:
             raise create_path_error(path, error) from None
 
     def remove(self) -> None:
-        """Close and delete both files, if nothing could be checked."""
+        """Close and delete both files."""
         self.close()
         for path in (self.result, self.details):
             path.unlink(missing_ok=True)
@@ -307,17 +306,17 @@ class ResultFiles:
                 file.close()
 
 
-def opened(path: Path, is_new: bool) -> BinaryIO:
-    """Open one of both files for reading and writing; symbolic links are refused."""
+def open_result_file(path: Path, is_new: bool) -> BinaryIO:
+    """Open a result file for reading and writing; symbolic links are refused."""
     file = os.fdopen(create_file(path) if is_new else open_file(path, os.O_RDWR), "r+b", buffering=0)
     return cast(BinaryIO, file)
 
 
-def append(file: BinaryIO, path: Path, data: bytes) -> None:
-    """Append bytes to an unbuffered file: all of them, or none.
+def append_bytes(file: BinaryIO, path: Path, data: bytes) -> None:
+    """Append bytes to an unbuffered file, completely or not at all.
 
     Raises:
-        UserError: They cannot be written, as on a full disk.
+        UserError: The bytes cannot be written, for example because the disk is full.
     """
     start = file.tell()
     view = memoryview(data)
@@ -330,8 +329,8 @@ def append(file: BinaryIO, path: Path, data: bytes) -> None:
         raise create_path_error(path, error) from None
 
 
-def lock(file: BinaryIO, path: Path) -> None:
-    """Lock the file against other pre-checks, if the system can."""
+def lock_file(file: BinaryIO, path: Path) -> None:
+    """Lock the file against other pre-checks, if the system supports locks."""
     try:
         import fcntl
     except ImportError:  # Windows

@@ -24,7 +24,7 @@ class Rules:
         """Return a section of the rules, nested as in the yaml file.
 
         Raises:
-            Defect: The package has no such file, or the file no such section.
+            Defect: The package has no such file, or the file has no such section.
         """
         try:
             return self._all[section]
@@ -36,7 +36,7 @@ class Rules:
         return api in self("random") and keywords.get("training", True) is not False
 
     def load(self) -> None:
-        """Read the file, so that a missing one is reported before any call is run.
+        """Read the file, so that a missing file is reported before a call is run.
 
         Raises:
             Defect: The package has no such file.
@@ -47,11 +47,11 @@ class Rules:
     def _all(self) -> dict[str, Any]:
         import yaml
 
-        loaded: dict[str, Any] = yaml.safe_load(package_text(self._package, "rules.yaml"))
+        loaded: dict[str, Any] = yaml.safe_load(read_package_text(self._package, "rules.yaml"))
         return loaded
 
 
-def package_text(package: str, name: str) -> str:
+def read_package_text(package: str, name: str) -> str:
     """Return the text of a file that ships inside ``package``.
 
     Raises:

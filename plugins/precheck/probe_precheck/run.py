@@ -1,4 +1,4 @@
-"""Pre-check of a run: its calls are checked in worker processes, and written as each is finished."""
+"""Pre-check of a run: worker processes check its calls, and each result is written when it is finished."""
 
 from __future__ import annotations
 
@@ -16,15 +16,23 @@ from probe_core.model import Mode
 from probe_core.plugins.manager import Manager
 from probe_core.progress import report_progress
 from probe_precheck.assignment import Assignment
-from probe_precheck.calls import RecordedCalls, get_api_name, get_bare_name, rerunnable
-from probe_precheck.checking import CheckSetup, create_skipped_outcome, rule_of, runner_of, tables_of
+from probe_precheck.calls import RecordedCalls, get_api_name, get_bare_name, require_arguments
+from probe_precheck.checking import (
+    CheckSetup,
+    create_skipped_outcome,
+    create_status_rule,
+    find_runner_spec,
+    find_tables,
+)
 from probe_precheck.judging import Judge, merge_statuses
 from probe_precheck.model import Call, Detail, Message, Result, Status
 from probe_precheck.protocols import Replayer, Runner
+from probe_precheck.releases import RELEASES
 from probe_precheck.results import ResultFiles
-from probe_precheck.settings import RELEASES, SEED, TIMEOUT, RunnerOptions, Settings, check_names
+from probe_precheck.runner_options import SEED, TIMEOUT, RunnerOptions
+from probe_precheck.settings import Settings, check_names
 from probe_precheck.specs import RunnerSpec
-from probe_precheck.supervisor import Job, Lost, supervise
+from probe_precheck.supervisor import Job, LostJob, supervise
 from probe_precheck.tables import Column, Tables
 
 PRELOADED_MODULES = ("probe_precheck.checking",)
@@ -36,26 +44,27 @@ MAX_FAILED_RESULTS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class CheckPlan:
-    """Order for a pre-check: the options of the command line.
+    """Options of a pre-check, as on the command line.
 
     Attributes:
         dump: The path of the ``dump.json``.
         output: The directory of both csv files.
-        time_stamp: The time of the program's start, 14 digits.
-        framework: The framework of the run; None to find out from the file.
-        devices: ``cpu``, or indices of accelerators; empty for an accelerator if there is one, else the CPU.
+        time_stamp: The start of the program, as 14 digits.
+        framework: The framework of the run; None to detect it from the file.
+        devices: ``cpu``, or indices of accelerators. If empty, an accelerator is used if there is one, and otherwise
+            the CPU.
         workers: The number of processes.
-        timeout: The seconds that one call may take.
-        resume: The result csv of an earlier check to resume; None to start anew.
-        distinct: True to leave out calls that repeat an earlier one (``-f``).
-        only: Names of calls, or of APIs, that alone are run; empty for all.
+        timeout: The time limit of a call in seconds.
+        resume: The result csv of an earlier check to resume; None to start a new check.
+        distinct: True to skip calls that repeat an earlier call (``-f``).
+        only: Names of the calls or APIs to run; empty for all calls.
         save_error_data: True to save the data of calls that do not pass.
         jit_compile: True to compile operators just in time, on devices with that option.
         settings: The contents of the configuration file.
         release: The release of msprobe whose thresholds apply: ``guide`` (1.0.4) or ``8.3``.
         language: The language of headers and messages: ``zh`` or ``en``.
-        standards: A yaml file that assigns APIs to standards; None for the built-in lists alone.
-        seed: The number that the seeds of made-up inputs are derived from.
+        standards: A YAML file that assigns APIs to standards; None for the built-in lists only.
+        seed: The number from which the seeds of random inputs are derived.
     """
 
     dump: Path
@@ -82,19 +91,19 @@ class CheckSummary:
     """Result of a pre-check.
 
     Attributes:
-        plan: The order.
+        plan: The options.
         files: The csv files.
         total: The number of calls to check.
-        earlier: The number of those that an earlier check had finished.
+        earlier: The number of calls that an earlier check had finished.
         counts: The number of calls by their worst status of forward, backward and standard.
         apis: The number of calls by API.
-        failed: The results with warning or error, in the order in which they finished.
+        failed: The first results with a warning or an error, in the order in which they finished.
         passing_standard: The number of calls that fail the first stage and pass their standard.
-        reasons: The number of skipped calls by the reason.
-        lost: The results of calls that took their process with them.
-        internal: The first reason that is in the runner or its installation; empty if there is none.
-        error_directory: The directory of saved data; None if none were saved.
-        is_explainable: True if ``probe explain`` can judge what the run recorded.
+        reasons: The number of skipped calls by reason.
+        lost: The results of calls whose process ended before the call did.
+        internal: The first reason that is caused by the runner or its installation; empty if there is none.
+        error_directory: The directory of saved data; None if no data was saved.
+        is_explainable: True if ``probe explain`` can judge the recorded results.
     """
 
     plan: CheckPlan
@@ -116,7 +125,7 @@ class CheckSummary:
         """True if every call was skipped, some of them because of the runner or its installation."""
         return bool(self.internal) and self.counts.total() == self.counts[Status.SKIP]
 
-    def note(self, result: Result) -> None:
+    def count(self, result: Result) -> None:
         """Count a finished call."""
         status = merge_statuses(result.statuses)
         kind = get_api_name(result.name)
@@ -132,7 +141,7 @@ class CheckSummary:
         if status is Status.SKIP and result.messages:
             self.reasons[result.messages[0].text("en").replace(result.name, kind)] += 1
 
-    def drop_empty(self) -> None:
+    def remove_empty_directory(self) -> None:
         """Remove the directory of the error data if it is empty."""
         if self.error_directory is not None:
             with suppress(OSError):
@@ -141,7 +150,7 @@ class CheckSummary:
 
 
 class CheckInterrupted(KeyboardInterrupt):
-    """Ctrl-C during a check, with the result csv from which it can be resumed."""
+    """Ctrl-C during a check, with the result csv with which the check can be resumed."""
 
     def __init__(self, result: Path) -> None:
         super().__init__()
@@ -149,7 +158,7 @@ class CheckInterrupted(KeyboardInterrupt):
 
 
 def check_run(plan: CheckPlan, manager: Manager) -> CheckSummary:
-    """Check the calls of a run, and write the rows of each as it is finished.
+    """Check the calls of a run, and write the rows of each call when it is finished.
 
     Raises:
         CheckInterrupted: Ctrl-C was pressed; rows of finished calls stay in the files.
@@ -157,24 +166,26 @@ def check_run(plan: CheckPlan, manager: Manager) -> CheckSummary:
     """
     run = open_run(manager, plan.dump, plan.framework)
     try:
-        calls = RecordedCalls(rerunnable(run))
+        calls = RecordedCalls(require_arguments(run))
         framework = run.header.framework
-        spec = runner_of(manager, framework)
-        # made here as well as in the workers, so that a missing package is reported before these start
+        spec = find_runner_spec(manager, framework)
+        # also created here, so that a missing package is reported before the workers start
         runner: Runner = spec.make()
         if plan.settings.white_list or plan.settings.black_list:
             recorded = {get_bare_name(name) for name in calls.names}
             check_names(plan.settings, runner.apis() | recorded)
-        judge = Judge(rule_of(manager, framework), assignment := Assignment(manager, plan.release, plan.standards))
+        judge = Judge(
+            create_status_rule(manager, framework), assignment := Assignment(manager, plan.release, plan.standards)
+        )
         chosen = _choose_calls(calls, plan)
-        own_columns = assignment.own_columns({get_bare_name(calls.names[i]) for i in chosen})
-        files = _open_files(plan, tables_of(manager, framework), own_columns)
+        added_columns = assignment.list_columns({get_bare_name(calls.names[i]) for i in chosen})
+        files = _open_files(plan, find_tables(manager, framework), added_columns)
         is_explainable = run.mode is Mode.TENSOR and isinstance(runner, Replayer)
         checked = CheckSummary(plan, files, is_explainable=is_explainable)
         try:
             _check(plan, calls, chosen, spec, judge, checked)
             files.finish(calls.names)
-            checked.drop_empty()
+            checked.remove_empty_directory()
         except UserError:
             if plan.resume is None and not files.done:  # such as a missing device
                 files.remove()
@@ -197,54 +208,53 @@ def _check(
     checked: CheckSummary,
 ) -> None:
     files = checked.files
-    left = [index for index in chosen if not files.has(calls.names[index])]
+    remaining = [index for index in chosen if not files.has(calls.names[index])]
     checked.total = len(chosen)
-    checked.earlier = done = len(chosen) - len(left)
+    checked.earlier = done = len(chosen) - len(remaining)
     if plan.save_error_data:
-        checked.error_directory = plan.settings.error_data_path / f"ut_error_data{files.time_stamp}"
-        refuse_link(checked.error_directory)
-        make_directory(checked.error_directory)
-        remove_leftovers(checked.error_directory)
+        checked.error_directory = _create_error_directory(plan, files.time_stamp)
     jobs: list[Job] = []
     not_run: list[Call] = []
-    for index in left:
-        call = calls.call(index, plan.settings)
+    for index in remaining:
+        call = calls.get_call(index, plan.settings)
         if call.problem:
             not_run.append(call)
         else:
-            jobs.append(Job(index, call, calls.cost(index)))
-    setup = CheckSetup(
-        spec.framework,
-        RunnerOptions(
-            plan.dump,
-            jit_compile=plan.jit_compile,
-            error_directory=checked.error_directory,
-            threads=_count_threads(plan),
-            seed=plan.seed,
-        ),
-        plan.devices or ("",),
-        plan.release,
-        plan.standards,
+            jobs.append(Job(index, call, calls.estimate_cost(index)))
+    options = RunnerOptions(
+        plan.dump,
+        jit_compile=plan.jit_compile,
+        error_directory=checked.error_directory,
+        threads=_count_threads(plan),
+        seed=plan.seed,
     )
-    with closing(
-        supervise(setup, jobs, plan.workers, plan.timeout, preload=(*PRELOADED_MODULES, *spec.preload))
-    ) as answers:
+    setup = CheckSetup(spec.framework, options, plan.devices or ("",), plan.release, plan.standards)
+    preload = (*PRELOADED_MODULES, *spec.preload)
+    with closing(supervise(setup, jobs, plan.workers, plan.timeout, preload=preload)) as answers:
         for job, answer in answers:
-            result = create_lost_result(job.payload, answer.reason) if isinstance(answer, Lost) else answer
+            result = create_lost_result(job.payload, answer.reason) if isinstance(answer, LostJob) else answer
             done = _finish(result, checked, done)
     for call in not_run:
-        done = _finish(judge.result(call, create_skipped_outcome(call, call.problem)), checked, done)
+        done = _finish(judge.judge_call(call, create_skipped_outcome(call, call.problem)), checked, done)
+
+
+def _create_error_directory(plan: CheckPlan, time_stamp: str) -> Path:
+    directory = plan.settings.error_data_path / f"ut_error_data{time_stamp}"
+    refuse_link(directory)
+    make_directory(directory)
+    remove_leftovers(directory)
+    return directory
 
 
 def _finish(result: Result, checked: CheckSummary, done: int) -> int:
     checked.files.append(result)
-    checked.note(result)
+    checked.count(result)
     report_progress("checking", done + 1, checked.total)
     return done + 1
 
 
 def create_lost_result(call: Call, reason: str) -> Result:
-    """Return the row of a call that took its process with it."""
+    """Return the row of a call whose process ended before the call did."""
     message = Message(f"ERROR: {reason}")
     details = [Detail(f"{call.name}.forward.output.0", Status.ERROR, messages=(message,))]
     backward = None
@@ -255,8 +265,8 @@ def create_lost_result(call: Call, reason: str) -> Result:
 
 
 def _choose_calls(calls: RecordedCalls, plan: CheckPlan) -> list[int]:
-    """Return the indices of the calls that get a row."""
-    chosen = list(calls.distinct()) if plan.distinct else list(range(len(calls)))
+    """Return the indices of the calls to check."""
+    chosen = list(calls.iterate_distinct()) if plan.distinct else list(range(len(calls)))
     if not plan.only:
         return chosen
     wanted = set(plan.only)
@@ -265,15 +275,15 @@ def _choose_calls(calls: RecordedCalls, plan: CheckPlan) -> list[int]:
         if name not in apis and name not in calls.names:
             close = find_nearest_names(name, [*apis, *calls.names])
             raise UserError(
-                f'The run holds no call "{name}", so --only cannot run it.',
+                f'The run contains no call "{name}", so --only cannot run it.',
                 "Nearest:" if close else "Give a name such as Functional.linear.0, or Functional.linear.",
                 close,
             )
     return [i for i in chosen if calls.names[i] in wanted or get_api_name(calls.names[i]) in wanted]
 
 
-def _open_files(plan: CheckPlan, tables: Tables, own_columns: Sequence[tuple[str, str, str]]) -> ResultFiles:
-    columns = (*tables.details, *(Column(*names) for names in own_columns))
+def _open_files(plan: CheckPlan, tables: Tables, added_columns: Sequence[tuple[str, str, str]]) -> ResultFiles:
+    columns = (*tables.details, *(Column(*names) for names in added_columns))
     digits = plan.settings.precision
     if plan.resume is not None:
         return ResultFiles.resume(plan.resume, columns, digits, tables)
@@ -281,7 +291,7 @@ def _open_files(plan: CheckPlan, tables: Tables, own_columns: Sequence[tuple[str
 
 
 def _count_threads(plan: CheckPlan) -> int:
-    """Return the threads of each worker: 1 on the CPU, so that sums do not depend on their number."""
+    """Return the number of threads of each worker: 1 on the CPU, so that sums do not depend on it."""
     if not plan.devices or plan.devices == ("cpu",):
         return 1
     return max(1, count_cores() // plan.workers)

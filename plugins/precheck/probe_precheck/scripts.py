@@ -1,4 +1,4 @@
-"""Script that repeats a failed call: the parts that all frameworks share (docs/standards.md#error-data)."""
+"""Script that repeats a failed call: the parts that do not depend on a framework (docs/standards.md#error-data)."""
 
 from __future__ import annotations
 
@@ -10,50 +10,50 @@ from typing import Any, Union
 import numpy as np
 
 from probe_precheck.model import Call
-from probe_precheck.rules import package_text
+from probe_precheck.rules import read_package_text
 
 ValueRenderer = Callable[[Any, str], Union[str, None]]
-"""Function that returns Python code for a value of a framework, such as a tensor, and its name; else None."""
+"""Function that returns Python code for a value and its name; None if the value does not belong to the framework."""
 
 _UNSAFE_PATTERN = re.compile(r"[^\w.\-]")
 _MARK_PATTERN = re.compile(r"@[A-Z]+@")
 
 
-def file_name(name: str) -> str:
-    """Return the name of a record, or of a part of it, as it is spelled in names of files."""
+def make_file_name(name: str) -> str:
+    """Return the name of a record or a value as a part of a file name."""
     return _UNSAFE_PATTERN.sub("_", name)
 
 
-def literal_of(value: Any, name: str, render: ValueRenderer) -> str:
-    """Return Python code that makes a value.
+def render_literal(value: Any, name: str, render: ValueRenderer) -> str:
+    """Return Python code that creates a value.
 
     Args:
         value: An argument of a call.
-        name: Its place in the call, as in names of files; the names of its parts begin with it.
+        name: The name of the value in file names; the names of nested values begin with it.
         render: The function for values of the framework, which is called first.
     """
     code = render(value, name)
     if code is not None:
         return code
     if isinstance(value, np.generic):
-        return literal_of(value.item(), name, render)
+        return render_literal(value.item(), name, render)
     if isinstance(value, (list, tuple)):
-        inner = ", ".join(literal_of(item, f"{name}.{i}", render) for i, item in enumerate(value))
+        inner = ", ".join(render_literal(item, f"{name}.{i}", render) for i, item in enumerate(value))
         if isinstance(value, list):
             return f"[{inner}]"
         return f"({inner},)" if len(value) == 1 else f"({inner})"
     if isinstance(value, dict):
-        places = ((key, item, f"{name}.{file_name(str(key))}") for key, item in value.items())
-        pairs = (f"{key!r}: {literal_of(item, place, render)}" for key, item, place in places)
+        items = ((key, item, f"{name}.{make_file_name(str(key))}") for key, item in value.items())
+        pairs = (f"{key!r}: {render_literal(item, item_name, render)}" for key, item, item_name in items)
         return f"{{{', '.join(pairs)}}}"
     if isinstance(value, complex):
-        return f"complex({literal_of(value.real, name, render)}, {literal_of(value.imag, name, render)})"
+        return f"complex({render_literal(value.real, name, render)}, {render_literal(value.imag, name, render)})"
     if isinstance(value, float) and not math.isfinite(value):
         return f'float("{value}")'
     return "..." if value is ... else repr(value)
 
 
-def script_of(
+def render_script(
     package: str,
     call: Call,
     positional: Sequence[Any],
@@ -69,12 +69,12 @@ def script_of(
         positional: The arguments by position.
         keywords: The arguments by keyword.
         render: The function that returns Python code for values of the framework.
-        values: The texts that replace marks of the framework's own.
+        values: The texts that replace additional marks of the framework.
     """
-    name = file_name(call.name)
-    arguments = [literal_of(value, f"{name}.forward.input.{i}", render) for i, value in enumerate(positional)]
+    name = make_file_name(call.name)
+    arguments = [render_literal(value, f"{name}.forward.input.{i}", render) for i, value in enumerate(positional)]
     keyword_arguments = [
-        f"{key!r}: {literal_of(value, f'{name}.forward.kwargs.{file_name(key)}', render)}"
+        f"{key!r}: {render_literal(value, f'{name}.forward.kwargs.{make_file_name(key)}', render)}"
         for key, value in keywords.items()
     ]
     replacements = {
@@ -83,5 +83,5 @@ def script_of(
         "@KEYWORDS@": "".join(f"        {item},\n" for item in keyword_arguments),
         **values,
     }
-    # all marks in one pass: a value may look like a mark
-    return _MARK_PATTERN.sub(lambda match: replacements[match[0]], package_text(package, "script.txt"))
+    # replace all marks in one pass, because a value may look like a mark
+    return _MARK_PATTERN.sub(lambda match: replacements[match[0]], read_package_text(package, "script.txt"))

@@ -9,7 +9,7 @@ from probe_core.plugins.specs import Spec
 
 @dataclass(frozen=True, slots=True)
 class ReferenceSpec(Spec):
-    """Reference of an API: computes it in higher precision (makes a ``protocols.Reference``).
+    """Reference of an API: computes it in higher precision (creates a ``protocols.Reference``).
 
     In the run that the device is compared with, the reference replaces the framework's own API.
 
@@ -24,7 +24,7 @@ class ReferenceSpec(Spec):
 
 @dataclass(frozen=True, slots=True)
 class RunnerSpec(Spec):
-    """Runner of recorded calls of one framework (makes a ``protocols.Runner``).
+    """Runner of recorded calls of one framework (creates a ``protocols.Runner``).
 
     Attributes:
         framework: The framework whose calls it runs.
@@ -37,7 +37,7 @@ class RunnerSpec(Spec):
 
 @dataclass(frozen=True, slots=True)
 class StatusRuleSpec(Spec):
-    """First stage of the pre-check for one framework, or for all (makes a ``protocols.StatusRule``).
+    """First stage of the pre-check for one framework, or for all (creates a ``protocols.StatusRule``).
 
     Attributes:
         framework: The framework whose calls it judges; empty for all frameworks that have no separate rule.
@@ -54,18 +54,18 @@ class StatusRuleSpec(Spec):
 
 @dataclass(frozen=True, slots=True)
 class StandardSpec(Spec):
-    """Precision standard of the pre-check's second stage (makes a ``protocols.Standard``).
+    """Precision standard of the pre-check's second stage (creates a ``protocols.Standard``).
 
     Attributes:
         label: The name that the column 比对算法 (Compare Algorithm) shows in Chinese.
         english_label: The name in English.
-        apis: The list of the APIs that it judges, as ``"package:file.yaml"``. The file maps names of
-            standards to lists of APIs; a mapping inside a list, from a release to a list, adds APIs from that
-            release on.
+        apis: The file that lists the APIs that it judges, as ``"package:file.yaml"``. The file maps names of
+            standards to lists of APIs. A mapping inside a list, from a release to a list, adds APIs for that release
+            and later releases.
         judges: The outputs of other APIs that it judges: ``"listed"`` for none, ``"exact"`` for all outputs that
-            are not floating-point numbers, ``"rest"`` for all floating-point outputs whose API no list names.
+            are not floating-point numbers, ``"rest"`` for all floating-point outputs of unlisted APIs.
         columns: Additional columns in the details, as (key, Chinese header, English header). The columns of
-            ``probe_precheck.tables`` need not be named.
+            ``probe_precheck.tables`` always exist.
     """
 
     label: str = ""

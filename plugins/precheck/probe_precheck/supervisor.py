@@ -1,4 +1,4 @@
-"""Jobs in other processes: one that crashes, hangs or exhausts memory ends its process, never the run."""
+"""Jobs in other processes. A job that crashes, hangs or exhausts memory ends its process, and not the run."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ MIN_START_TIMEOUT_SECONDS = 600.0
 """Seconds that a start may take at least; libraries and devices may need minutes the first time."""
 
 START_TIMEOUT_FACTOR = 10.0
-"""Factor of a job's time limit that gives that of a start."""
+"""Time limit of a start, as a multiple of the time limit of a job."""
 
 PATIENCE_SECONDS = 2.0
 """Seconds that processes get to end by themselves when all jobs are done."""
 
 MAX_WAIT_SECONDS = 3600.0
-"""Seconds of one wait at most, since a time limit may be infinite and a wait of the system may not."""
+"""Longest time in seconds of a single wait, because the system does not accept an infinite time."""
 
 
 class Job(NamedTuple):
@@ -41,8 +41,8 @@ class Job(NamedTuple):
 
     Attributes:
         key: The caller's number of the job.
-        payload: The data that are sent to the process.
-        cost: An estimate by which jobs are ordered, costly ones first.
+        payload: The data that is sent to the process.
+        cost: An estimate of the cost. Expensive jobs start first.
     """
 
     key: int
@@ -50,14 +50,14 @@ class Job(NamedTuple):
     cost: float = 1.0
 
 
-class Lost(NamedTuple):
-    """Reason why a job has no result, such as "its process ended with exit code 3"."""
+class LostJob(NamedTuple):
+    """A job without a result, with the reason, such as "its process ended with exit code 3"."""
 
     reason: str
 
 
-Finished = tuple[Job, Any]
-"""Job with its result, or with ``Lost``."""
+FinishedJob = tuple[Job, Any]
+"""Job with its result, or with ``LostJob``."""
 
 
 def supervise(
@@ -68,21 +68,20 @@ def supervise(
     *,
     method: str | None = None,
     preload: Sequence[str] = (),
-) -> Generator[Finished, None, None]:
-    """Run jobs in processes, costly ones first, and yield each with its result or ``Lost`` as it finishes.
+) -> Generator[FinishedJob, None, None]:
+    """Run jobs in processes, expensive jobs first, and yield each with its result or ``LostJob`` when it finishes.
 
-    Close the generator to end early (``contextlib.closing``): all processes are killed, with those they
-    started.
+    To end early, close the generator (``contextlib.closing``). This kills all processes and their child processes.
 
     Args:
         setup: A function that is called in each new process with the number of its slot, 0 to ``workers -
-            1``, and returns the function that runs a payload. It is pickled, as payloads and results are.
+            1``, and returns the function that runs a payload. The function, payloads and results are pickled.
         jobs: The jobs.
         workers: The number of processes at a time, at least 1.
         timeout: The seconds of one job, after which its process is killed. A start has a longer limit.
-        method: ``forkserver`` or ``spawn``; None for the quicker one of those that work here.
-        preload: Modules to import once in the server that processes are forked from, for quick starts. Their
-            output during import is not caught, and a server that already runs does not import them.
+        method: ``forkserver`` or ``spawn``; None for the fastest method that works on this machine.
+        preload: Modules that the fork server imports once, so that processes start faster. Output during these
+            imports is not redirected. A server that is already running does not import them.
 
     Raises:
         UserError: ``setup`` raised it, or no process can be set up.
@@ -91,21 +90,21 @@ def supervise(
     if workers < 1:
         raise ValueError("workers must be at least 1")
     job_limit = max(1, len(jobs))
-    with Processes(setup, min(workers, job_limit), timeout, method=method, preload=preload, most=job_limit) as run:
+    with ProcessPool(setup, min(workers, job_limit), timeout, method=method, preload=preload, most=job_limit) as run:
         for job in sorted(jobs, key=lambda job: -job.cost):
             run.put(job)
         run.close()
         while not run.is_done:
-            yield from run.finished()
+            yield from run.collect_finished()
         run.end(PATIENCE_SECONDS)
 
 
-class Processes:
-    """Processes that run jobs, which may be put while earlier ones run.
+class ProcessPool:
+    """Pool of processes that run jobs. Jobs may be added while others run.
 
-    Jobs are run in the order in which they are put. Only ``put``, ``close`` and ``wake`` may be called by
-    other threads than the one that calls ``finished``. As a context manager, it kills all processes at the
-    end, with those that they started.
+    Jobs start in the order in which they are added. Threads other than the one that calls
+    ``collect_finished`` may only call ``put``, ``close`` and ``wake``. At the end of its context, the pool kills all
+    processes and their child processes.
 
     Args:
         setup: See ``supervise``.
@@ -113,7 +112,7 @@ class Processes:
         timeout: The seconds of one job, after which its process is killed.
         method: See ``supervise``.
         preload: See ``supervise``.
-        most: The number of jobs that may be put and not finished.
+        most: The largest number of unfinished jobs.
 
     Raises:
         ValueError: ``workers`` is less than 1.
@@ -141,7 +140,7 @@ class Processes:
         self._most = most
         self._eager = False
         self._unfinished = 0
-        self._room = threading.Condition()
+        self._capacity = threading.Condition()
         self._is_open = True
         self._waiting: deque[Job] = deque()
         self._free = set(range(workers))
@@ -150,15 +149,15 @@ class Processes:
         self._start_timeout = max(MIN_START_TIMEOUT_SECONDS, START_TIMEOUT_FACTOR * timeout)
         self._variables = collect_variables()
         self._selector = selectors.DefaultSelector()
-        self._bell, self._woken = socket.socketpair()
-        for end in (self._bell, self._woken):
+        self._wake_sender, self._wake_receiver = socket.socketpair()
+        for end in (self._wake_sender, self._wake_receiver):
             end.setblocking(False)
-        self._selector.register(self._woken, selectors.EVENT_READ)
+        self._selector.register(self._wake_receiver, selectors.EVENT_READ)
         self._workers: list[Worker] = []
         self._dismissed: list[Worker] = []
-        self._finished: list[Finished] = []
+        self._finished: list[FinishedJob] = []
 
-    def __enter__(self) -> Processes:
+    def __enter__(self) -> ProcessPool:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -167,17 +166,17 @@ class Processes:
     # -- for any thread ----------------------------------------------------------------------------
 
     def put(self, job: Job, wait: float | None = None) -> bool:
-        """Add a job, once fewer than ``most`` are unfinished.
+        """Add a job when fewer than ``most`` jobs are unfinished.
 
         Args:
             job: The job.
-            wait: The seconds to wait for that; None for any time.
+            wait: The seconds to wait for free capacity; None to wait without a limit.
 
         Returns:
-            True if it was added; False if there was no room in time, or no more jobs are taken.
+            True if the job was added; False if there was no capacity in time, or the pool is closed.
         """
-        with self._room:
-            self._room.wait_for(lambda: self._unfinished < self._most or not self._is_open, wait)
+        with self._capacity:
+            self._capacity.wait_for(lambda: self._unfinished < self._most or not self._is_open, wait)
             if self._unfinished >= self._most or not self._is_open:
                 return False
             self._unfinished += 1
@@ -186,16 +185,16 @@ class Processes:
         return True
 
     def close(self) -> None:
-        """Take no more jobs: processes end when those that wait are done."""
-        with self._room:
+        """Accept no more jobs. Processes end when all jobs are finished."""
+        with self._capacity:
             self._is_open = False
-            self._room.notify_all()
+            self._capacity.notify_all()
         self.wake()
 
     def wake(self) -> None:
-        """Let ``finished`` return early."""
-        with contextlib.suppress(OSError):  # it has ended, or has not yet seen many calls of this
-            self._bell.send(b"\0")
+        """Make ``collect_finished`` return early."""
+        with contextlib.suppress(OSError):  # the pool has ended, or many wake-ups are pending
+            self._wake_sender.send(b"\0")
 
     # -- for the thread that waits -----------------------------------------------------------------
 
@@ -207,35 +206,35 @@ class Processes:
         """
         self._eager = True
         while self._free or not all(worker.is_set_up for worker in self._workers):
-            self.finished()
+            self.collect_finished()
 
     @property
     def is_done(self) -> bool:
-        """True if no more jobs are taken, and all results were returned."""
-        with self._room:
+        """True if the pool is closed and all results were returned."""
+        with self._capacity:
             return not self._is_open and not self._unfinished
 
-    def finished(self, within: float = math.inf) -> list[Finished]:
-        """Return the jobs that finished since the last call, each with its result or with ``Lost``.
+    def collect_finished(self, within: float = math.inf) -> list[FinishedJob]:
+        """Return the jobs that finished since the last call, each with its result or with ``LostJob``.
 
         Args:
-            within: The seconds to wait for one, at most; it may return nothing earlier.
+            within: The longest time in seconds to wait for a finished job. The result may be empty before that.
 
         Raises:
             UserError: ``setup`` raised it, or no process can be set up.
         """
         self._fill_slots()
         for worker in self._wait_for_workers(within):
-            self._attend(worker)
-        self._end_silent()
+            self._process_message(worker)
+        self._end_overdue()
         finished, self._finished = self._finished, []
-        with self._room:
+        with self._capacity:
             self._unfinished -= len(finished)
-            self._room.notify_all()
+            self._capacity.notify_all()
         return finished
 
     def end(self, patience: float = 0.0) -> None:
-        """End all processes: dismissed ones get ``patience`` seconds in all, others are killed at once."""
+        """End all processes: wait ``patience`` seconds for dismissed processes, and kill the others immediately."""
         for worker in self._workers if patience else self._workers + self._dismissed:
             worker.kill()
         until = time.monotonic() + patience
@@ -244,15 +243,15 @@ class Processes:
         self._dismissed, self._workers = [], []
         self.close()
         self._selector.close()
-        self._bell.close()
-        self._woken.close()
+        self._wake_sender.close()
+        self._wake_receiver.close()
 
-    # -- workers come and go -----------------------------------------------------------------------
+    # -- starting and ending workers ---------------------------------------------------------------------
 
     def _fill_slots(self) -> None:
-        """Give waiting jobs to idle workers, and start workers while more jobs wait than are starting."""
+        """Give waiting jobs to idle workers, and start workers if more jobs are waiting than workers are starting."""
         for worker in [worker for worker in self._workers if worker.is_set_up and not worker.job]:
-            self._occupy(worker)
+            self._assign_next_job(worker)
             if worker in self._workers:
                 self._selector.modify(worker.channel, worker.events, worker)
         starting = sum(not worker.is_set_up for worker in self._workers)
@@ -285,7 +284,7 @@ class Processes:
         Args:
             worker: The worker.
             reason: The reason to report if the process does not end by itself.
-            patience: The seconds that it gets to do so.
+            patience: The seconds to wait until it ends by itself.
         """
         self._forget(worker)
         exit_reason, line = worker.end(patience)
@@ -295,7 +294,7 @@ class Processes:
             return
         self._free.add(worker.slot)
         if worker.job:
-            self._finished.append((worker.job, Lost(reason)))
+            self._finished.append((worker.job, LostJob(reason)))
 
     def _count_failed_start(self, slot: int, reason: str) -> None:
         self._failed_starts[slot] += 1
@@ -303,8 +302,8 @@ class Processes:
             self._free.add(slot)
         elif not self._free and not self._workers:
             raise UserError(
-                f"No process to run the jobs in can be set up: {reason}.",
-                "Remove that cause; if memory is short, use fewer processes (-n).",
+                f"No process can be set up to run the jobs: {reason}.",
+                "Remove that cause. If there is not enough memory, use fewer processes (-n).",
             )
 
     def _forget(self, worker: Worker) -> None:
@@ -314,10 +313,10 @@ class Processes:
             if key.data is worker:
                 self._selector.unregister(key.fileobj)
 
-    # -- what workers say --------------------------------------------------------------------------
+    # -- messages of workers ---------------------------------------------------------------------------
 
     def _wait_for_workers(self, within: float) -> list[Worker]:
-        """Wait for news of workers, the next deadline or a new job, and return the workers with news."""
+        """Wait for a message, the next deadline or a new job, and return the workers with messages or an end."""
         if self._finished or (not self._workers and not self._is_open):
             within = 0.0
         left = min((worker.deadline for worker in self._workers), default=math.inf) - time.monotonic()
@@ -325,7 +324,7 @@ class Processes:
         for key, _ in self._selector.select(max(min(left, within, MAX_WAIT_SECONDS), 0.0)):
             if key.data is None:
                 with contextlib.suppress(BlockingIOError):
-                    self._woken.recv(4096)
+                    self._wake_receiver.recv(4096)
                 continue
             worker: Worker = key.data
             ready[worker] = None
@@ -333,20 +332,20 @@ class Processes:
                 worker.is_gone = True
         return list(ready)
 
-    def _attend(self, worker: Worker) -> None:
-        """Receive a worker's answer, if it is complete, and give it the next job."""
+    def _process_message(self, worker: Worker) -> None:
+        """Receive the answer of a worker if it is complete, and give the worker the next job."""
         worker.flush()
         answer = worker.receive()
         if answer is not None:
-            self._take(worker, answer)
+            self._accept_answer(worker, answer)
             if not worker.is_gone:
-                self._occupy(worker)
+                self._assign_next_job(worker)
         if worker.is_gone:
             self._lose(worker, "its process stopped answering", END_TIMEOUT_SECONDS)
         elif worker in self._workers:
             self._selector.modify(worker.channel, worker.events, worker)
 
-    def _take(self, worker: Worker, answer: WorkerMessage) -> None:
+    def _accept_answer(self, worker: Worker, answer: WorkerMessage) -> None:
         if answer.kind is MessageKind.READY:
             worker.is_set_up = True
             self._failed_starts[worker.slot] = 0
@@ -357,20 +356,20 @@ class Processes:
         try:
             result = pickle.loads(answer.data)
         except Exception as error:
-            result = Lost(f"{describe_exception(error)}, when its result was read")
+            result = LostJob(f"{describe_exception(error)}, when its result was read")
         else:
-            result = Lost(result) if answer.kind is MessageKind.RAISED else result
+            result = LostJob(result) if answer.kind is MessageKind.RAISED else result
         self._finished.append((worker.job, result))
         worker.job = None
 
-    def _occupy(self, worker: Worker) -> None:
-        """Give a worker the next job; if none waits, let it wait as well, or dismiss it if none will come."""
+    def _assign_next_job(self, worker: Worker) -> None:
+        """Give a worker the next job. Without a job, the worker waits, or is dismissed if the pool is closed."""
         while self._waiting:
             job = self._waiting.popleft()
             try:
                 payload = pickle.dumps(job.payload, pickle.HIGHEST_PROTOCOL)
             except Exception as error:
-                self._finished.append((job, Lost(f"{describe_exception(error)}, when it was sent")))
+                self._finished.append((job, LostJob(f"{describe_exception(error)}, when it was sent")))
                 continue
             worker.begin(job, payload, self._timeout)
             return
@@ -381,7 +380,7 @@ class Processes:
         self._dismissed.append(worker)
         worker.dismiss()
 
-    def _end_silent(self) -> None:
+    def _end_overdue(self) -> None:
         """Give up the workers whose deadline has passed."""
         now = time.monotonic()
         for worker in [worker for worker in self._workers if worker.deadline <= now]:

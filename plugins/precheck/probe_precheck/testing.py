@@ -33,19 +33,21 @@ from probe_precheck.model import (
     FORWARD,
     Array,
     Call,
-    Judged,
     Judgement,
     Message,
     Numbers,
     Outcome,
     Output,
     Outputs,
+    OutputVerdict,
     Skipped,
     Status,
     UnusableCell,
 )
 from probe_precheck.protocols import RecordedRun, Runner, SoloRule, Standard, StatusRule
-from probe_precheck.settings import PRECISION, RELEASES, RunnerOptions, Settings
+from probe_precheck.releases import RELEASES
+from probe_precheck.runner_options import RunnerOptions
+from probe_precheck.settings import PRECISION, Settings
 from probe_precheck.specs import ReferenceSpec, RunnerSpec, StandardSpec, StatusRuleSpec
 from probe_precheck.tables import COMPARE_DETAILS, DETAILS, NUMBERS
 
@@ -191,24 +193,24 @@ def check_runner(spec: RunnerSpec, options: RunnerOptions, calls: Sequence[Call]
             script = _call_checked(title, f"save({call.name})", runner.save, call, outcome)
             is_there = isinstance(script, str) and (not script or Path(script).is_file())
             _require(is_there, f"{title}: save must return the path of the script it wrote, not {script!r}.")
-            inside = not script or options.error_directory in Path(script).parents
-            _require(inside, f"{title} saves {script} outside of {options.error_directory}.")
-    stranger = replace(calls[0], name=f"{calls[0].parts[0]}.no_such_api.0")
+            is_inside = not script or options.error_directory in Path(script).parents
+            _require(is_inside, f"{title} saves {script} outside of {options.error_directory}.")
+    unknown_call = replace(calls[0], name=f"{calls[0].parts[0]}.no_such_api.0")
     try:
-        outcome = runner.run(stranger)
+        outcome = runner.run(unknown_call)
     except Exception:  # an unknown call may raise anything; it becomes a skipped row
         return
-    _require(isinstance(outcome.forward, Skipped), f"{title} runs {stranger.name}, which is no API.")
+    _require(isinstance(outcome.forward, Skipped), f"{title} runs {unknown_call.name}, which is not an API.")
 
 
 def calls_of(run: RecordedRun) -> list[Call]:
     """Return the calls of a recorded run that can be run alone."""
     calls = RecordedCalls(run)
-    every = (calls.call(index, Settings()) for index in range(len(calls)))
+    every = (calls.get_call(index, Settings()) for index in range(len(calls)))
     return [call for call in every if not call.problem]
 
 
-# -- what is judged --------------------------------------------------------------------------------
+# -- outputs to judge ------------------------------------------------------------------------------
 
 
 def _iterate_measurable(is_exact: bool) -> Iterator[tuple[str, Output]]:
@@ -259,7 +261,7 @@ def _build_cells(numbers: Mapping[str, Any], output: Output) -> dict[str, str]:
     return {"name": name, "device_dtype": output.device.dtype, "bench_dtype": output.bench.dtype, **measured}
 
 
-# -- what must hold --------------------------------------------------------------------------------
+# -- checks ----------------------------------------------------------------------------------------
 
 
 def _require(condition: object, sentence: str) -> None:
@@ -278,13 +280,13 @@ def _call_checked(title: str, what: str, function: Callable[..., T], *arguments:
 
 
 def _judge_twice(title: str, what: str, function: Callable[[Output], T], output: Output) -> T:
-    """Return the verdict on an output; the output must stay unchanged, and a second verdict must be equal."""
+    """Return the verdict on an output, and check that it is repeatable and leaves the output unchanged."""
     arrays = [side.values for side in (output.bench, output.device) if isinstance(side, Array)]
     before = [array.tobytes() for array in arrays]
     first = _call_checked(title, what, function, replace(output, _shared={}))
     _require(before == [array.tobytes() for array in arrays], f"{title} writes into the output ({what}).")
     again = _call_checked(title, what, function, replace(output, _shared={}))
-    _require(repr(first) == repr(again), f"{title} says something else of {what} the second time.")
+    _require(repr(first) == repr(again), f"{title} gives another verdict on {what} the second time.")
     return first
 
 
@@ -303,7 +305,7 @@ def _check_columns(columns: Sequence[Any], title: str) -> None:
         _require(is_triple and all(isinstance(text, str) and text for text in column),
               f"{title}: a column is (key, Chinese header, English header), not {column!r}.")  # fmt: skip
     keys = [key for key, _, _ in columns]
-    _require(len(set(keys)) == len(keys), f"{title} has two columns of one key.")
+    _require(len(set(keys)) == len(keys), f"{title} has two columns with the same key.")
 
 
 def _check_lists(spec: StandardSpec, title: str) -> None:
@@ -334,7 +336,7 @@ def _check_judgement(judgement: Any, shown: Set[str], title: str, what: str) -> 
 
 
 def _check_judged(judged: Any, shown: Set[str], title: str, what: str) -> None:
-    _require(isinstance(judged, Judged), f"{title}: judge must return Judged, not {type(judged).__name__}.")
+    _require(isinstance(judged, OutputVerdict), f"{title}: judge must return Judged, not {type(judged).__name__}.")
     _require(isinstance(judged.status, Status), f"{title} gives {what} no Status.")
     unknown = set(judged.numbers) - shown
     _require(not unknown, f"{title} measures {_format_keys(unknown)}, which no column shows.")

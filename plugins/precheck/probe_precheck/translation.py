@@ -1,4 +1,4 @@
-"""Translation of messages that are copied from a csv file in another language."""
+"""Translation of messages that are copied from a csv file with another language."""
 
 from __future__ import annotations
 
@@ -57,19 +57,19 @@ SENTENCE_TRANSLATIONS = (
         "({}), so the recorded values depend on more than the recorded inputs.",
     ),
 )
-"""Sentences of details in Chinese and English, as the runners and rules of probe write them."""
+"""Sentences of details files in Chinese and English, as the runners and rules of probe write them."""
 
 
-def in_language(text: str, language: str) -> str:
+def translate(text: str, language: str) -> str:
     """Return a message with its known sentences translated to ``language``, which is ``zh`` or ``en``."""
     for pattern, replacement in _compile_patterns(language):
         text = pattern.sub(replacement, text)
     return text
 
 
-def counted(statuses: Sequence[str], text: str) -> tuple[str, ...]:
-    """Return the statuses by which a row is counted; its message on rounding decides (docs/standards.md#status)."""
-    if beyond_rounding_in(text):
+def select_statuses(statuses: Sequence[str], text: str) -> tuple[str, ...]:
+    """Return the statuses that count for a row. Its message on rounding may change them (docs/standards.md#status)."""
+    if find_beyond_rounding_message(text):
         return (*statuses, Status.ERROR.value)
     return (Status.WARNING.value,) if _find_message(FRAGILE_MESSAGE, text) else tuple(statuses)
 
@@ -83,7 +83,7 @@ def _find_message(message: Message, text: str) -> Message | None:
     return None
 
 
-beyond_rounding_in = partial(_find_message, BEYOND_ROUNDING)
+find_beyond_rounding_message = partial(_find_message, BEYOND_ROUNDING)
 """Function that returns the message on an error beyond rounding in a text; None if there is none."""
 
 

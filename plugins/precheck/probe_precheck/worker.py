@@ -1,4 +1,4 @@
-"""The parent's side of a worker process of the supervisor: its start, its messages, and its end.
+"""Start, messages and end of a worker process, on the side of its parent.
 
 The parent never waits for a process that hangs: it sends and receives only as many bytes as the process accepts or
 provides.
@@ -34,14 +34,14 @@ END_TIMEOUT_SECONDS = 5.0
 
 
 class ProcessExit(NamedTuple):
-    """End of a process: how it ended by itself (empty if it was killed), and the last line it printed."""
+    """End of a process: the reason (empty if the parent killed it), and the last line that it printed."""
 
-    how: str
+    reason: str
     last_line: str
 
 
 class Log:
-    """Unnamed file for the output of a process, which gets it as a file descriptor when it starts."""
+    """Unnamed file for the output of a process, which receives its file descriptor at its start."""
 
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115
@@ -60,7 +60,7 @@ class Log:
         self._file.close()
 
     def last_line(self) -> str:
-        """Return the last line that is not blank; an empty text if there is none."""
+        """Return the last line that is not blank; an empty text if there is no such line."""
         if self._file.closed:
             return ""
         size = os.fstat(self._file.fileno()).st_size
@@ -74,15 +74,15 @@ def _detach(duplicate: Any) -> int:
 
 
 class Worker:
-    """One process, as the parent sees it.
+    """Worker process, as its parent sees it.
 
     Attributes:
         slot: The number that its setup is called with.
         is_set_up: True once the process has reported that it is set up.
         job: The job that it runs; None before the first.
         channel: The socket to it.
-        deadline: The time by which it must show a sign of life, on the clock of ``time.monotonic``.
-        is_gone: True if it has ended, or is about to.
+        deadline: The time of ``time.monotonic`` by which it must send or receive data.
+        is_gone: True if it has ended or is ending.
     """
 
     def __init__(self, context: Any, slot: int, variables: Mapping[str, str]) -> None:
@@ -91,7 +91,7 @@ class Worker:
         self.job: Any = None
         self.is_gone = False
         self.deadline = 0.0
-        self.channel, self._its_channel = socket.socketpair()
+        self.channel, self._child_channel = socket.socketpair()
         self.channel.setblocking(False)
         self._log = Log()
         self._limit = 0.0
@@ -100,16 +100,16 @@ class Worker:
         self._is_forked = context.get_start_method() == "forkserver"
         self._is_closed = False
         self._process = context.Process(
-            target=serve, args=(self._its_channel, self._log, variables), name=f"probe-{slot}", daemon=True
+            target=serve, args=(self._child_channel, self._log, variables), name=f"probe-{slot}", daemon=True
         )
 
     def start(self) -> None:
         """Start the process.
 
-        Ctrl-C, which every process at the terminal gets, is ignored by processes that are starting.
+        Ctrl-C reaches every process of the terminal. Processes that are starting ignore it.
 
         Raises:
-            OSError: The system has no memory, file or process left for it.
+            OSError: The system has no memory, file or process left.
             EOFError: The server that forks it has died.
         """
         start_resource_tracker()
@@ -121,7 +121,7 @@ class Worker:
             else:
                 with hold_interrupts():
                     self._process.start()
-        self._its_channel.close()
+        self._child_channel.close()
 
     @property
     def sentinel(self) -> int:
@@ -142,14 +142,14 @@ class Worker:
         self.send(data, limit)
 
     def send(self, data: bytes, limit: float) -> None:
-        """Send a pickle, which must be answered within ``limit`` seconds after the process has all of it."""
+        """Send a pickle. The process must answer within ``limit`` seconds after it received the pickle."""
         self._limit = limit
         self._unsent += LENGTH.pack(len(data)) + data
         self._renew_deadline()
         self.flush()
 
     def flush(self) -> None:
-        """Send as much as the process has room for."""
+        """Send as many bytes as the process accepts."""
         try:
             while self._unsent:
                 del self._unsent[: self.channel.send(self._unsent)]
@@ -176,7 +176,7 @@ class Worker:
         return answer
 
     def _renew_deadline(self) -> None:
-        """Renew the deadline, since the process has shown a sign of life."""
+        """Set the deadline again after the process sent or received data."""
         self.deadline = time.monotonic() + self._limit
 
     def _take_answer(self) -> WorkerMessage | None:
@@ -197,18 +197,18 @@ class Worker:
         self.channel.close()
 
     def kill(self) -> None:
-        """Kill the process with all those that it started, without waiting for their end."""
-        if self._is_there and self._process.exitcode is None:
-            with contextlib.suppress(OSError):  # it has no group of its own yet
+        """Kill the process and its child processes, without waiting for their end."""
+        if self._is_running and self._process.exitcode is None:
+            with contextlib.suppress(OSError):  # the process has not created its group yet
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.kill()
 
     def end(self, patience: float = 0.0) -> ProcessExit:
         """Wait until the process ends, and kill it after ``patience`` seconds."""
         self.channel.close()
-        self._its_channel.close()
+        self._child_channel.close()
         exit_reason = ""
-        if self._is_there:
+        if self._is_running:
             if patience:
                 self._process.join(patience)
             if self._process.exitcode is not None:
@@ -216,20 +216,20 @@ class Worker:
             self.kill()
             self._process.join(END_TIMEOUT_SECONDS)
             self._is_closed = True
-            with contextlib.suppress(ValueError):  # it hangs in the kernel, where a kill has no effect yet
+            with contextlib.suppress(ValueError):  # the process hangs in the kernel, where a kill has no effect yet
                 self._process.close()
         line = self._log.last_line()
         self._log.close()
         return ProcessExit(exit_reason, line)
 
     @property
-    def _is_there(self) -> bool:
+    def _is_running(self) -> bool:
         return not self._is_closed and self._process.pid is not None
 
 
 def _describe_exit(code: int) -> str:
     if code == -signal.SIGKILL:
-        return "its process was killed (signal 9), often for want of memory"
+        return "its process was killed (signal 9), often because of a lack of memory"
     if code < 0:
         name = signal.strsignal(-code) or "unknown"
         return f"its process ended by signal {-code} ({name.lower()})"

@@ -70,7 +70,7 @@ def serve(channel: socket.socket, log: int, variables: Mapping[str, str]) -> Non
 
 
 def _set_up_process(log: int, variables: Mapping[str, str]) -> None:
-    """Redirect output, ignore Ctrl-C, end with the parent, and be the first to be killed if memory is short."""
+    """Redirect output, ignore Ctrl-C, end with the parent, and be killed first if there is not enough memory."""
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)
@@ -78,7 +78,7 @@ def _set_up_process(log: int, variables: Mapping[str, str]) -> None:
     unblock_interrupts()
     end_with_parent()
     replace_variables(variables)
-    os.setpgid(0, 0)  # processes that a job starts are killed with it
+    os.setpgid(0, 0)  # child processes of a job are killed with it
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
 

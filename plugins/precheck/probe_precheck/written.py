@@ -1,13 +1,13 @@
-"""Result files of a pre-check, read back: calls, their outputs, and what was measured of each.
+"""Contents of the result files of a pre-check: calls, their outputs, and the numbers of each output.
 
-Both stages are read, in either language, as probe or msprobe wrote them (docs/standards.md#csv).
+Files of both stages, in either language, written by probe or msprobe, can be read (docs/standards.md#csv).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,16 +15,16 @@ from probe_core.errors import UserError
 from probe_core.plugins.manager import Manager
 from probe_precheck.comparison import RESULT_NAME as COMPARED_NAME
 from probe_precheck.csvfile import Table, read_table
-from probe_precheck.model import Results
-from probe_precheck.results import RESULT_NAME, api_of
+from probe_precheck.model import ResultPaths
+from probe_precheck.results import RESULT_NAME, get_call_name
 from probe_precheck.specs import StandardSpec, StatusRuleSpec
 from probe_precheck.tables import COMPARE_DETAILS, COMPARE_RESULT, DETAILS, NUMBERS, RESULT, Column
-from probe_precheck.translation import counted, in_language
+from probe_precheck.translation import select_statuses, translate
 
 Texts = tuple[str, str]
 """A text in English and in Chinese."""
 Number = float | str | None
-"""The number in a cell; its text if it is none, such as ``nan``; None for a blank cell."""
+"""The number in a cell; the text of a cell that is not a number; None for a blank cell."""
 
 JUDGED_COLUMNS = {
     "small_value_error_share": ("small_value_ratio", "small_value_status"),
@@ -48,7 +48,7 @@ FACT_COLUMNS = frozenset({
 
 
 class Measure(NamedTuple):
-    """A number of an output on the device, the trusted device's, their ratio, and the verdict on it."""
+    """A number of an output on the device and on the trusted device, their ratio, and the verdict on it."""
 
     device: Number = None
     trusted: Number = None
@@ -56,7 +56,7 @@ class Measure(NamedTuple):
     verdict: str | None = None
 
 
-NOTHING = Measure()
+EMPTY_MEASURE = Measure()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +66,11 @@ class WrittenOutput:
     Attributes:
         name: The name of the output within its call, such as ``forward.output.0``.
         status: ``pass``, ``warning``, ``error`` or ``SKIP``.
-        standard: The standard that judged it, in the second stage.
+        standard: The standard that judged the output in the second stage.
         verdict: The verdict of the API's standard in addition to the status, if the first stage has one.
         dtype: The dtype on the device.
         shape: The shape.
-        measures: What was measured, by key.
+        measures: The measures, by key.
         message: The messages.
     """
 
@@ -85,13 +85,13 @@ class WrittenOutput:
 
     @property
     def direction(self) -> str:
-        """``forward`` or ``backward``; empty if its name has another form."""
+        """``forward`` or ``backward``; empty for names of another form."""
         return self.name.partition(".")[0] if ".output." in self.name else ""
 
     @property
     def statuses(self) -> tuple[str, ...]:
-        """Statuses that it counts by."""
-        return counted((self.status, self.verdict), self.message[0])
+        """Statuses by which the row is counted."""
+        return select_statuses((self.status, self.verdict), self.message[0])
 
 
 @dataclass(slots=True)
@@ -107,8 +107,8 @@ class WrittenCall:
 
     @property
     def statuses(self) -> tuple[str, ...]:
-        """Statuses that it counts by."""
-        return counted((self.forward, self.backward, self.standard), self.message[0])
+        """Statuses by which the row is counted."""
+        return select_statuses((self.forward, self.backward, self.standard), self.message[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +135,11 @@ def is_result(path: Path) -> bool:
     return _find_stage(path) > 0
 
 
-def read_check(results: Results, manager: Manager) -> WrittenCheck:
+def read_check(results: ResultPaths, manager: Manager) -> WrittenCheck:
     """Read the result csv of a pre-check and the details next to it.
 
     Args:
-        results: The files; the details of both devices are needed for their errors in the second stage.
+        results: The files. In the second stage, the details of both devices contain their errors.
         manager: The plugins, whose standards and first stages may have additional columns.
 
     Raises:
@@ -147,37 +147,38 @@ def read_check(results: Results, manager: Manager) -> WrittenCheck:
     """
     path, stage = results.result, _find_stage(results.result)
     if not stage:
-        raise UserError(f"{path} has no name of a pre-check's result.", f"Give a {RESULT_NAME.format('…')}.")
-    rules, standards = (
-        manager.specs("status_rules", StatusRuleSpec),
-        manager.specs("standards", StandardSpec),
-    )
+        raise UserError(f"{path} does not have the name of a pre-check result.", f"Give a {RESULT_NAME.format('…')}.")
+    rules, standards = manager.specs("status_rules", StatusRuleSpec), manager.specs("standards", StandardSpec)
     standard_columns = [Column(*names) for spec in standards for names in spec.columns]
-    of_rules = [Column(*names) for spec in rules for names in (*spec.result, *spec.details)]
-    result = _read(path, (*COMPARE_RESULT, *RESULT, *of_rules), ("name", "forward", "backward"))
-    calls: dict[str, WrittenCall] = {}
-    for row in result.rows:
-        cell = partial(_get_cell, row)
-        calls[cell("name")] = WrittenCall(
-            cell("name"), cell("forward"), cell("backward"), cell("standard"), _translate(cell("message"))
-        )
+    rule_columns = [Column(*names) for spec in rules for names in (*spec.result, *spec.details)]
+    calls = _read_calls(path, rule_columns)
     details = path.with_name(path.name.replace("_result_", "_details_"))
     if not details.is_file():
         return WrittenCheck(stage, list(calls.values()), {}, False, (path,))
-    columns = (*(COMPARE_DETAILS if stage == 2 else DETAILS), *standard_columns, *of_rules)
+    columns = (*(COMPARE_DETAILS if stage == 2 else DETAILS), *standard_columns, *rule_columns)
     devices = [
-        _read_rows(device_path, (*DETAILS, *standard_columns, *of_rules)) for device_path in (results.npu, results.gpu)
+        _read_rows(device_path, (*DETAILS, *standard_columns, *rule_columns))
+        for device_path in (results.npu, results.gpu)
     ]
     table = _read(details, columns, ("name", "status"))
     labels = {label: spec for spec in standards for label in (spec.label, spec.english_label)}
     for row in table.rows:
         name = row["name"].strip()
         npu, gpu = (rows.get(name, {}) for rows in devices)
-        call = calls.get(name) or calls.get(api_of(name))
+        call = calls.get(name) or calls.get(get_call_name(name))
         if call is not None:
             call.outputs.append(_create_output(name.removeprefix(f"{call.name}."), row, npu, gpu, labels))
     paths = (path, details, *(device_path for device_path in (results.npu, results.gpu) if device_path is not None))
     return WrittenCheck(stage, list(calls.values()), _build_titles(table, standard_columns), True, paths)
+
+
+def _read_calls(path: Path, rule_columns: Sequence[Column]) -> dict[str, WrittenCall]:
+    table = _read(path, (*COMPARE_RESULT, *RESULT, *rule_columns), ("name", "forward", "backward"))
+    calls: dict[str, WrittenCall] = {}
+    for row in table.rows:
+        name, forward, backward, standard = (_get_cell(row, key) for key in ("name", "forward", "backward", "standard"))
+        calls[name] = WrittenCall(name, forward, backward, standard, _translate(_get_cell(row, "message")))
+    return calls
 
 
 def _find_stage(path: Path) -> int:
@@ -194,13 +195,13 @@ def _read_rows(path: Path | None, columns: Iterable[Column]) -> dict[str, dict[s
     return {row["name"].strip(): row for row in _read(path, columns, ("name",)).rows}
 
 
-def _read(path: Path, columns: Iterable[Column], needed: Iterable[str]) -> Table:
+def _read(path: Path, columns: Iterable[Column], required: Iterable[str]) -> Table:
     """Read a file up to its last complete row; columns of different first stages may have the same key."""
     table = read_table(path, tuple(columns), (), may_be_cut=True)
-    missing = sorted(set(needed) - {column.key for column in table.columns})
+    missing = sorted(set(required) - {column.key for column in table.columns})
     if missing:
         raise UserError(
-            f"{path} is no result of a pre-check: it has no column for {missing[0]}.",
+            f"{path} is not a pre-check result: it has no column for {missing[0]}.",
             "Give a csv file that probe run_ut or api_precision_compare wrote.",
         )
     return table
@@ -221,7 +222,7 @@ def _create_output(
             parse_number(row[ratio]) if ratio in row else None,
             _get_cell(row, verdict) or None if verdict else None,
         )
-        if measure != NOTHING:
+        if measure != EMPTY_MEASURE:
             measures[key] = measure
     label = _get_cell(row, "algorithm")
     spec = labels.get(label)
@@ -235,10 +236,10 @@ def _create_output(
 
 @cache
 def _list_keys(row: tuple[str, ...], npu: tuple[str, ...]) -> list[tuple[str, str, str]]:
-    """Return the keys of what rows with some columns measure, each with its ratio and its verdict."""
-    of_judging = {key for pair in JUDGED_COLUMNS.values() for key in pair}
+    """Return the keys of the measures of rows with these columns, each with the keys of its ratio and its verdict."""
+    judged_columns = {key for pair in JUDGED_COLUMNS.values() for key in pair}
     keys = [column.key for column in NUMBERS if column.key in {*npu, *row, *JUDGED_COLUMNS}]
-    keys += [key for key in row if key not in FACT_COLUMNS | of_judging and key not in keys]
+    keys += [key for key in row if key not in FACT_COLUMNS | judged_columns and key not in keys]
     return [(key, *JUDGED_COLUMNS.get(key, ("", ""))) for key in keys]
 
 
@@ -253,7 +254,7 @@ def _get_cell(row: Mapping[str, str], key: str) -> str:
 
 
 def parse_number(text: str) -> Number:
-    """Return the number in a cell; its text if it is none, and None if it is blank."""
+    """Return the number in a cell, the text of a cell that is not a number, or None for a blank cell."""
     try:
         return float(text)
     except ValueError:
@@ -262,4 +263,4 @@ def parse_number(text: str) -> Number:
 
 @lru_cache(4096)
 def _translate(message: str) -> Texts:
-    return in_language(message, "en"), in_language(message, "zh")
+    return translate(message, "en"), translate(message, "zh")

@@ -1,4 +1,4 @@
-"""Error of a result against its reference, in multiples of what rounding explains.
+"""Error of a result relative to its reference, as a multiple of what rounding explains.
 
 The formulas are in docs/explain.md#yardstick, the limits in ``yardstick.yaml``.
 """
@@ -24,27 +24,27 @@ from probe_precheck.model import (
     Message,
     Output,
 )
-from probe_precheck.rebuild import described_leaves
+from probe_precheck.rebuild import list_descriptions
 
 Flat = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class ErrorMeasurement:
     """Error of one result.
 
     Attributes:
-        name: The place in the record, such as ``output.0``; empty if not given.
+        name: The name of the value in the record, such as ``output.0``; empty if it has no name.
         dtype: The dtype of the result.
         shape: Its shape.
-        error: The root mean square of the errors, each relative to its element, or to the
-            scale if that is larger.
+        error: The root mean square of the errors. The error of an element is relative to the larger of the element
+            and the scale.
         largest: The largest of these errors.
-        rounding: The most that rounding explains of ``error``.
-        times: The error in multiples of what rounding explains; above 1 it does not.
-        apart: The number of elements that are nan or inf on one side alone.
-        is_fragile: True if rounding of the result alone does not explain it, and that of what it was computed
-            from does: the call is right, and its result moves with every rounding.
+        rounding: The largest ``error`` that rounding explains.
+        times: The error as a multiple of what rounding explains; rounding does not explain values above 1.
+        apart: The number of elements that are nan or inf on only one side.
+        is_fragile: True if rounding of the inputs explains the error, and rounding of the result does not. The call
+            is correct, and its result is sensitive to rounding.
     """
 
     name: str
@@ -64,27 +64,27 @@ class Measured:
 
 
 @cache
-def limits() -> Mapping[str, Any]:
+def load_limits() -> Mapping[str, Any]:
     """Return the contents of ``yardstick.yaml``."""
     loaded: dict[str, Any] = load_yaml(__package__, "yardstick.yaml")
     return loaded
 
 
-def measure(output: Output, name: str = "") -> Measured:
+def measure(output: Output, name: str = "") -> ErrorMeasurement:
     """Measure a floating-point result on the device against the reference, two arrays of one shape.
 
     The reference for moved inputs is computed only if rounding of the result does not explain the difference.
 
     Edge cases: nan on both sides, and inf of one sign on both sides (the reference rounded to the dtype), are
-    left out, and counted as ``apart`` if the sides disagree. No elements: no error. A reference of zeros: the
-    scale is the least of the dtype. 0-d: like any other. A dtype without a unit, such as float8: no error.
+    ignored, and counted as ``apart`` if the sides disagree. No elements: no error. A reference of zeros: the
+    scale is the smallest of the dtype. 0-d: like other shapes. A dtype without a unit, such as float8: no error.
 
     Args:
         output: The result (``device``) and its reference (``bench``).
         name: The name of the result.
     """
-    if output.device.kind not in limits()["unit"]:
-        return Measured(name, output.device.dtype, tuple(output.device.values.shape), 0.0, 0.0, math.inf, 0.0)
+    if output.device.kind not in load_limits()["unit"]:
+        return ErrorMeasurement(name, output.device.dtype, tuple(output.device.values.shape), 0.0, 0.0, math.inf, 0.0)
     measured = _measure(output, name, None)
     if not measured.is_beyond or output.moved is None:
         return measured
@@ -95,19 +95,19 @@ def measure(output: Output, name: str = "") -> Measured:
     return replace(again, is_fragile=not again.is_beyond)
 
 
-def rounding_message(measured: Measured) -> Message:
+def create_rounding_message(measured: ErrorMeasurement) -> Message:
     """Return the message of an output on which the yardstick and the limits of the first stage disagree."""
     numbers = [f"{number:.3g}" for number in (measured.times, measured.error, measured.rounding)]
     message = BEYOND_ROUNDING if measured.is_beyond else FRAGILE_MESSAGE
     return Message(*(text.format(*numbers) for text in message))
 
 
-def _measure(output: Output, name: str, moved: Flat | None) -> Measured:
+def _measure(output: Output, name: str, moved: Flat | None) -> ErrorMeasurement:
     kind = output.device.kind
     recorded, reference = output.device.values.reshape(-1), output.bench.values.reshape(-1)
-    units, limit = limits()["unit"], _find_limit(output)
+    units, limit = load_limits()["unit"], _find_limit(output)
     unit = math.hypot(units[kind], units.get(output.bench.kind, 0.0))
-    scale = max(limits()["least"][kind], _estimate_scale(reference))
+    scale = max(load_limits()["least"][kind], _estimate_scale(reference))
     ends = _find_ends(kind, limit * unit)
     error, movement = _ErrorSum(scale), _ErrorSum(scale)
     apart = 0
@@ -120,26 +120,26 @@ def _measure(output: Output, name: str, moved: Flat | None) -> Measured:
                 moved_part is None or movement.add(moved_part, reference_part)
             ):
                 continue
-            is_finite = np.isfinite(recorded_part) & np.isfinite(reference_part)  # there is nan or inf
+            is_finite = np.isfinite(recorded_part) & np.isfinite(reference_part)  # the block contains nan or inf
             apart += _count_disagreeing(recorded_part[~is_finite], reference_part[~is_finite], *ends)
             if moved_part is not None:
                 is_finite &= np.isfinite(moved_part)
                 movement.add(moved_part[is_finite], reference_part[is_finite])
             error.add(recorded_part[is_finite], reference_part[is_finite])
     rounding = math.hypot(unit, movement.root)
-    single = max(limits()["largest"] * rounding, math.hypot(unit, movement.largest))
+    single = max(load_limits()["largest"] * rounding, math.hypot(unit, movement.largest))
     times = max(error.root / rounding, error.largest / single) / limit
     shape = tuple(output.device.values.shape)
-    return Measured(name, output.device.dtype, shape, error.root, error.largest, limit * rounding, times, apart)
+    return ErrorMeasurement(name, output.device.dtype, shape, error.root, error.largest, limit * rounding, times, apart)
 
 
-def summands(call: Call, size: int) -> float:
-    """Return the number of elements that are summed for each of ``size`` results of a call, at most.
+def estimate_summands(call: Call, size: int) -> float:
+    """Return the largest number of elements that are summed for one of the ``size`` results of a call.
 
     A reduction of n elements to m sums n / m; a product of matrices of a and b elements to m sums √(a b / m).
     """
     fields = (call.forward.get("input_args"), call.forward.get("input_kwargs"), call.forward.get("input"))
-    leaves = described_leaves([*fields, (call.backward or {}).get("input")])
+    leaves = list_descriptions([*fields, (call.backward or {}).get("input")])
     shapes = [leaf.get("shape") for leaf in leaves if isinstance(leaf, Mapping)]
     sizes = sorted((math.prod(shape) for shape in shapes if isinstance(shape, list)), reverse=True)
     first, second = [*sizes, 1, 1][:2]
@@ -148,20 +148,20 @@ def summands(call: Call, size: int) -> float:
 
 
 def _find_limit(output: Output) -> float:
-    """Return the multiples of the yardstick that a result may be off by."""
+    """Return the largest error that a result may have, as a multiple of the yardstick."""
     kind, api, direction = output.device.kind, output.api, output.direction
-    by_direction, own_sums = limits()["limit"], limits()["own_sums"]
-    limit = float(by_direction[FORWARD if api in limits()["products"] else direction][kind])
+    by_direction, own_sums = load_limits()["limit"], load_limits()["own_sums"]
+    limit = float(by_direction[FORWARD if api in load_limits()["products"] else direction][kind])
     growth = own_sums["per_root_of_length"] if api in own_sums[direction] else 0.0
-    limit = max(limit, float(max(growth, limits()["per_root_of_length"][kind])) * math.sqrt(output.summands))
-    return limit * float(limits()["unmoved"]) if output.moved is None else limit
+    limit = max(limit, float(max(growth, load_limits()["per_root_of_length"][kind])) * math.sqrt(output.summands))
+    return limit * float(load_limits()["unmoved"]) if output.moved is None else limit
 
 
 class _ErrorSum:
     """Sum of the squares of relative errors, their number and the largest.
 
     Args:
-        scale: The least that an element counts as.
+        scale: The smallest magnitude to which an error is relative.
     """
 
     def __init__(self, scale: float) -> None:
@@ -180,7 +180,7 @@ class _ErrorSum:
         if not math.isfinite(squares):
             return False
         self._squares += squares
-        self._count += int(np.count_nonzero(reference != 0))  # several times as fast as of the numbers
+        self._count += int(np.count_nonzero(reference != 0))  # several times faster than counting the numbers
         self.largest = max(self.largest, float(errors.max(initial=0.0)))
         return True
 
@@ -193,15 +193,15 @@ class _ErrorSum:
 def _estimate_scale(reference: Flat) -> float:
     """Return the root mean square of a sample of the elements that are not zero.
 
-    Masks, such as sums with -1e9, are left out: large magnitudes far above all that is not near them.
+    Masks, such as sums with -1e9, are ignored: large magnitudes that are far above all other magnitudes.
     """
-    step = max(1, reference.size // limits()["sample"])
-    for every in (step, 1):
-        sample = np.abs(reference[::every].astype(np.float64))
+    step = max(1, reference.size // load_limits()["sample"])
+    for stride in (step, 1):
+        sample = np.abs(reference[::stride].astype(np.float64))
         sample = sample[np.isfinite(sample) & (sample > 0)]
         if sample.size:
             largest = float(sample.max())
-            mask = limits()["mask"]
+            mask = load_limits()["mask"]
             rest = sample[sample < largest / mask["near"]]
             if largest >= mask["least"] and rest.size and float(rest.max()) < largest / mask["far"]:
                 sample, largest = rest, float(rest.max())
@@ -211,15 +211,15 @@ def _estimate_scale(reference: Flat) -> float:
 
 
 def _find_ends(kind: str, allowed: float) -> tuple[float, float]:
-    """Return the largest finite number of a dtype, and the least magnitude that may round to inf."""
+    """Return the largest finite number of a dtype, and the smallest magnitude that may round to inf."""
     top = (2 - 2.0**-7) * 2.0**127 if kind == "bfloat16" else float(np.finfo(kind).max)
     return top, top * (1 - min(allowed, 0.5))
 
 
 def _count_disagreeing(recorded: Flat, reference: Flat, top: float, near: float) -> int:
-    """Return the number of elements that are inf or nan on one side, or not the same on both."""
-    alike = np.isnan(recorded) & np.isnan(reference)
+    """Return the number of elements that are inf or nan on one side, or different on the two sides."""
+    agree = np.isnan(recorded) & np.isnan(reference)
     over = (np.abs(reference) >= near) & (np.sign(recorded) == np.sign(reference))
-    alike |= np.isinf(recorded) & over
-    alike |= np.isinf(reference) & (np.abs(recorded) >= near) & over & (np.abs(recorded) <= top)
-    return int(np.count_nonzero(~alike))
+    agree |= np.isinf(recorded) & over
+    agree |= np.isinf(reference) & (np.abs(recorded) >= near) & over & (np.abs(recorded) <= top)
+    return int(np.count_nonzero(~agree))

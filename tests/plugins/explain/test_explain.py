@@ -205,11 +205,11 @@ def test_ctrl_c_leaves_what_is_finished(
 
 
 def test_a_lost_call_is_named(dump: Path, probe: Probe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from probe_precheck.supervisor import Lost
+    from probe_precheck.supervisor import LostJob
 
     def lost(setup: Any, jobs: Any, *_: Any, **__: Any) -> Any:
         for job in jobs:
-            yield job, Lost("its process was killed (signal 9), often for want of memory")
+            yield job, LostJob("its process was killed (signal 9), often because of a lack of memory")
 
     monkeypatch.setattr(running, "supervise", lost)
     assert probe("explain", dump, "-o", tmp_path / "out", "--only", "Functional.linear") == 3

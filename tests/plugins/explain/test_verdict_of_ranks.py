@@ -8,9 +8,9 @@ import pytest
 from probe_explain.printing import print_verdict
 from probe_explain.run import Explanation, RankResult, UnexplainedResult
 from probe_explain.verdict import conclude_verdict
-from probe_precheck.yardstick import Measured
+from probe_precheck.yardstick import ErrorMeasurement
 
-OFF = Measured("output.0", "torch.float32", (2,), 0.1, 0.1, 1e-7, 1e6)
+OFF = ErrorMeasurement("output.0", "torch.float32", (2,), 0.1, 0.1, 1e-7, 1e6)
 
 
 @pytest.mark.parametrize(("ranks", "named"), [([0, 1], True), ([0], False), ([3], True)])

@@ -45,7 +45,7 @@ def judged(target: Any, golden: Any) -> Verdict:
         pytest.param(50256, 50257, "None", "differs in integers, by up to 1", id="0-d"),
         pytest.param([100], [101], "None", "differs in integers, by up to 1", id="one element"),
         pytest.param([2**53, 1], [2**53 + 1, 1], "Yes",
-                     "differs in integers, in digits that float64 does not hold", id="beyond float64"),
+                     "differs in integers, in digits beyond the precision of float64", id="beyond float64"),
         pytest.param([True] * 100 + [False], [True] * 101, "Yes", "differs in booleans", id="booleans"),
         pytest.param([1, 2, 4], [1, 2, 50], "No", None, id="No says it itself"),
     ],

@@ -29,8 +29,8 @@ def judge_values(target: Value | None, golden: Value | None, mode: Mode = Mode.S
 # -- the best evidence --------------------------------------------------------------------------
 
 
-class _Held:
-    """A run that holds one tensor."""
+class _SingleTensorRun:
+    """A run with one tensor."""
 
     def __init__(self, array: Any) -> None:
         self._array = array
@@ -39,10 +39,10 @@ class _Held:
         return self._array
 
 
-def of_a_recording(target: tuple[Any, Value], golden: tuple[Any, Value], mode: Mode = Mode.TENSOR) -> Verdict:
-    """The verdict on two values with data, checksums and statistics that need not tell one story."""
-    sides = pair_of_values(target[1], golden[1]).pair
-    opened = OpenPair(Pair(*sides[:2]), mode, _Held(target[0]), _Held(golden[0]))
+def judge_recorded(target: tuple[Any, Value], golden: tuple[Any, Value], mode: Mode = Mode.TENSOR) -> Verdict:
+    """Return the verdict on two values whose data, checksums and statistics may contradict each other."""
+    pair = pair_of_values(target[1], golden[1]).pair
+    opened = OpenPair(Pair(pair.target, pair.golden), mode, _SingleTensorRun(target[0]), _SingleTensorRun(golden[0]))
     return FirstDifference().judge(opened, {})
 
 
@@ -51,8 +51,8 @@ def test_data_before_checksums_before_statistics() -> None:
     twice = Statistics(2.0, 2.0, 2.0, 2.0)
     first = tensor_value(ALL_ONE, checksum="aa")
     second = tensor_value(twice, checksum="bb")
-    assert of_a_recording((ones, first), (ones, second)).level is Level.PASS
-    assert of_a_recording((others, first), (ones, first)).level is Level.ERROR
+    assert judge_recorded((ones, first), (ones, second)).level is Level.PASS
+    assert judge_recorded((others, first), (ones, first)).level is Level.ERROR
     one_sum = tensor_value(twice, checksum="aa")
     assert judge_values(first, one_sum, Mode.MD5).level is Level.PASS
     verdict = judge_values(first, tensor_value(ALL_ONE, checksum="bb"), Mode.MD5)
@@ -64,26 +64,26 @@ def test_statistics_where_a_tensor_file_is_missing() -> None:
     alone = tensor_value(ALL_ONE, data_name=None)
     other = tensor_value(Statistics(2.0, 2.0, 2.0, 2.0), data_name=None)
     data = np.ones(2, np.float32)
-    assert of_a_recording((data, alone), (data, other)).level is Level.ERROR
-    assert of_a_recording((data, alone), (data, tensor_value(ALL_ONE))).level is Level.PASS
+    assert judge_recorded((data, alone), (data, other)).level is Level.ERROR
+    assert judge_recorded((data, alone), (data, tensor_value(ALL_ONE))).level is Level.PASS
 
 
-def test_checksums_of_two_dtypes_say_nothing() -> None:
-    ours = tensor_value(Statistics(), checksum="aa", dtype="torch.bfloat16")
-    theirs = tensor_value(Statistics(), checksum="bb")
-    verdict = judge_values(ours, theirs, Mode.MD5)
+def test_checksums_of_two_dtypes_are_not_judged() -> None:
+    target = tensor_value(Statistics(), checksum="aa", dtype="torch.bfloat16")
+    golden = tensor_value(Statistics(), checksum="bb")
+    verdict = judge_values(target, golden, Mode.MD5)
     assert verdict.level is Level.SKIP
     assert "torch.bfloat16 and torch.float32" in evidence(verdict)
 
 
-def test_statistics_where_checksums_of_two_dtypes_say_nothing() -> None:
-    ours = tensor_value(Statistics(9.0, 9.0, 9.0, 9.0), checksum="aa", dtype="torch.bfloat16")
-    assert judge_values(ours, tensor_value(ALL_ONE, checksum="bb"), Mode.MD5).level is Level.ERROR
+def test_statistics_where_checksums_of_two_dtypes_are_not_judged() -> None:
+    target = tensor_value(Statistics(9.0, 9.0, 9.0, 9.0), checksum="aa", dtype="torch.bfloat16")
+    assert judge_values(target, tensor_value(ALL_ONE, checksum="bb"), Mode.MD5).level is Level.ERROR
 
 
 def test_a_checksum_on_one_side_alone_leaves_the_statistics() -> None:
-    ours, theirs = tensor_value(ALL_ONE, checksum="aa"), tensor_value(ALL_ONE)
-    assert judge_values(ours, theirs).level is judge_values(theirs, ours).level is Level.PASS
+    target, golden = tensor_value(ALL_ONE, checksum="aa"), tensor_value(ALL_ONE)
+    assert judge_values(target, golden).level is judge_values(golden, target).level is Level.PASS
 
 
 def test_without_partner_nothing_can_be_said() -> None:
@@ -171,7 +171,7 @@ def test_sizes_and_slices_differ_by_their_text() -> None:
 # -- statistics -------------------------------------------------------------------------------------
 
 
-def of_one(target: Any, golden: Any, place: str, dtype: str = "torch.float32") -> Verdict:
+def judge_statistic(target: Any, golden: Any, place: str, dtype: str = "torch.float32") -> Verdict:
     """One statistic is as given; the others say a tensor of magnitude 1."""
     plain = {"max": 1.0, "min": -1.0, "mean": 0.5, "norm": 1.0}
     first, second = (tensor_value(Statistics(**{**plain, place: value}), dtype=dtype) for value in (target, golden))
@@ -184,23 +184,23 @@ def test_statistics_at_the_threshold(place: str, name: str) -> None:
     sign = -1 if place == "min" else 1
     noise = noise_of(name)
     for apart, level in ((noise, Level.PASS), (noise * 0.75, Level.PASS), (noise * 1.25, Level.ERROR)):
-        verdict = of_one(sign * (1 + apart), sign * 1.0, place, f"torch.{name}")
+        verdict = judge_statistic(sign * (1 + apart), sign * 1.0, place, f"torch.{name}")
         assert verdict.level is level
         assert level is Level.PASS or evidence(verdict).startswith(f"{place} ")
-    assert of_one(1 - noise, 1.0, "norm", f"torch.{name}").level is Level.PASS
+    assert judge_statistic(1 - noise, 1.0, "norm", f"torch.{name}").level is Level.PASS
 
 
 @pytest.mark.parametrize("spelt", ["Float32", "FLOAT32", "mindspore.Float32", "torch.float32", "float32"])
 def test_dtypes_are_known_however_they_are_spelt(spelt: str) -> None:
-    verdict = of_one(1 + noise_of("float32"), 1.0, "max", spelt)
+    verdict = judge_statistic(1 + noise_of("float32"), 1.0, "max", spelt)
     assert verdict.level is Level.PASS
     assert verdict.drift is not None and verdict.drift.noise == noise_of("float32")
 
 
-def test_a_mean_near_zero_is_held_against_the_magnitude() -> None:
-    """300 % of nearly nothing is rounding."""
-    assert of_one(3e-7, 1e-7, "mean").level is Level.PASS
-    assert of_one(3e-4, 1e-4, "mean").level is Level.ERROR
+def test_a_mean_near_zero_is_compared_with_the_magnitude() -> None:
+    """The mean is compared with the magnitude of the tensor, not with itself."""
+    assert judge_statistic(3e-7, 1e-7, "mean").level is Level.PASS
+    assert judge_statistic(3e-4, 1e-4, "mean").level is Level.ERROR
 
 
 def test_a_norm_is_held_against_itself() -> None:
@@ -218,7 +218,7 @@ def test_a_norm_is_held_against_itself() -> None:
      (inf, 1.0, True), (inf, -inf, True), (nan, inf, True), (10**400, inf, False)],
 )  # fmt: skip
 def test_nan_and_inf_among_statistics(target: Any, golden: Any, differ: bool, place: str) -> None:
-    verdict = of_one(target, golden, place)
+    verdict = judge_statistic(target, golden, place)
     assert verdict.level is (Level.ERROR if differ else Level.PASS)
     assert not differ or verdict.drift is None
 
@@ -267,8 +267,8 @@ def test_mean_and_norm_of_whole_numbers_are_rounded(place: str) -> None:
 
 
 def test_statistics_of_large_whole_numbers_must_be_equal() -> None:
-    ours, theirs = (tensor_value(Statistics(number, 0), dtype="torch.int64") for number in (2**53 + 1, 2**53))
-    assert judge_values(ours, theirs).level is Level.ERROR
+    target, golden = (tensor_value(Statistics(number, 0), dtype="torch.int64") for number in (2**53 + 1, 2**53))
+    assert judge_values(target, golden).level is Level.ERROR
 
 
 def test_zeros_against_zeros() -> None:
@@ -287,7 +287,7 @@ def test_a_mask_without_a_recorded_mean_is_judged_by_the_rest() -> None:
 @given(st.lists(st.one_of(st.floats(), st.integers(), st.booleans(), st.none(), st.text(max_size=3)),
                 min_size=8, max_size=8))  # fmt: skip
 def test_whatever_was_recorded_gets_a_verdict(recorded: list[Any]) -> None:
-    """No statistics break it, what equals itself never differs, and what is said is finite or infinite."""
+    """Any statistics give a verdict; equal values never differ; distances are not nan."""
     first, second = (tensor_value(Statistics(*recorded[start : start + 4])) for start in (0, 4))
     assert judge_values(first, first).level is not Level.ERROR
     verdict = judge_values(first, second)

@@ -12,9 +12,9 @@ import torch
 from probe_online.judging import JudgeSetup, SentRows, create_tables, run_sent_call
 from probe_precheck.api import Call, Column, RunnerOptions
 from probe_precheck.assignment import Assignment
-from probe_precheck.calls import RecordedCalls, rerunnable
+from probe_precheck.calls import RecordedCalls, require_arguments
 from probe_precheck.comparison import compare_details, write_comparison
-from probe_precheck.csvfile import cell_text, cells, read_table
+from probe_precheck.csvfile import format_cell_text, order_cells, read_table
 from probe_precheck.results import ResultFiles
 from probe_precheck.settings import PRECISION, Settings
 from probe_precheck.tables import COMPARE_DETAILS, COMPARE_RESULT, DETAILS, RESULT
@@ -79,24 +79,24 @@ def judge(dump: Path, change: Callable[[str, list[Any]], None] = lambda name, se
 
 def offline(dump: Path, directory: Path, instead: Mapping[str, Callable[..., Any]] | None = None) -> Path:
     """Write the details of run_ut with some functions replaced on the device, and return their path."""
-    from probe_precheck.checking import rule_of
+    from probe_precheck.checking import create_status_rule
     from probe_precheck.checking import run_call as run
     from probe_precheck.judging import Judge
 
     runner = PyTorchRunner(instead)
     runner.open(RunnerOptions(dump, "cpu"))
-    calls = RecordedCalls(rerunnable(open_run(MANAGER, dump)))
-    judge = Judge(rule_of(MANAGER, "pytorch"), Assignment(MANAGER, "guide"))
+    calls = RecordedCalls(require_arguments(open_run(MANAGER, dump)))
+    judge = Judge(create_status_rule(MANAGER, "pytorch"), Assignment(MANAGER, "guide"))
     files = ResultFiles.create(directory, "20260101000000", DETAILS, "zh", PRECISION)
     for index in range(len(calls)):
-        call = calls.call(index, Settings())
-        files.append(judge.result(call, run(runner, call)))
+        call = calls.get_call(index, Settings())
+        files.append(judge.judge_call(call, run(runner, call)))
     files.close()
     return files.details
 
 
 def as_read(rows: Mapping[str, str], columns: tuple[Column, ...]) -> dict[str, str]:
-    return dict(zip([column.key for column in columns], map(cell_text, cells(rows, columns))))
+    return dict(zip([column.key for column in columns], map(format_cell_text, order_cells(rows, columns))))
 
 
 def compared_offline(npu: Path, gpu: Path, out: Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -149,9 +149,9 @@ def test_a_broken_operator_is_an_error_by_its_standard(dump: Path, tmp_path: Pat
 
     runner = PyTorchRunner({f"{scope}.{api}": WRONG[api]})
     runner.open(RunnerOptions(dump, "cpu"))
-    calls = RecordedCalls(rerunnable(open_run(MANAGER, dump)))
+    calls = RecordedCalls(require_arguments(open_run(MANAGER, dump)))
     broken_outputs = {
-        name: runner.run(calls.call(index, Settings())).forward.device  # type: ignore[union-attr]
+        name: runner.run(calls.get_call(index, Settings())).forward.device  # type: ignore[union-attr]
         for index, name in enumerate(calls.names)
         if name.startswith(f"{scope}.{api}.")
     }

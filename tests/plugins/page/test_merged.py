@@ -83,7 +83,7 @@ def test_nothing_to_make_a_page_of_is_said(probe: Any, tmp_path: Path) -> None:
     broken = tmp_path / "multi_ranks_compare_merge_20260101120000.xlsx"
     for content in (b"PK", b"", b"NPU Name"):
         broken.write_bytes(content)
-        assert probe("show", tmp_path, "--print") == 2 and "is no merged result" in probe.err
+        assert probe("show", tmp_path, "--print") == 2 and "is not a merged result" in probe.err
     other = tmp_path / "multi_ranks_compare_merge_Cosine_20270101120000.csv"
     other.write_text("a,b\n1,2\n")
     assert probe("show", tmp_path, "--print") == 2 and "first column is not NPU Name" in probe.err

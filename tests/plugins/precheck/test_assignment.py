@@ -30,7 +30,7 @@ def manager() -> Manager:
 
 
 def chosen(manager: Manager, api: str, dtype: str = SINGLE, release: str = "guide", path: Path | None = None) -> str:
-    found = Assignment(manager, release, path).of(api, dtype)
+    found = Assignment(manager, release, path).find_standard(api, dtype)
     return "" if found is None else found.spec.name
 
 
@@ -122,20 +122,20 @@ def test_a_release_in_the_users_list(manager: Manager, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text, says, fix",
     [
-        ("ulp: [", "is no valid yaml", "Correct"),
+        ("ulp: [", "is not valid YAML", "Correct"),
         ("", "must map standards to APIs", "ulp: [matmul"),
         ("- ulp", "must map standards to APIs", "ulp: [matmul"),
         ("upl: [tanh]", 'a standard "upl" that is not installed', "Use these"),
         ("3: [tanh]", 'a standard "3" that is not installed', "Use these"),
         ("ulp: tanh", "ulp must be a list of APIs", "[matmul, linear]"),
         ("ulp:", "ulp must be a list of APIs", "[matmul, linear]"),
-        ("ulp: [1.5]", "1.5, which is no API", "bare name"),
-        ("ulp: [{8.3: [erf]}]", "which is no API", "quotes around 8.3"),
-        ('ulp: [{"9.1": [erf]}]', "which is no API", "bare name"),
-        ('ulp: [{"8.3": erf}]', "which is no API", "bare name"),
-        ('ulp: [{"8.3": [3]}]', "which is no API", "bare name"),
-        ("&a [*a]", "must map|no valid yaml", ""),
-        ("[" * 5000, "is no valid yaml", "Correct"),
+        ("ulp: [1.5]", "1.5, which is not an API", "bare name"),
+        ("ulp: [{8.3: [erf]}]", "which is not an API", "quotes around 8.3"),
+        ('ulp: [{"9.1": [erf]}]', "which is not an API", "bare name"),
+        ('ulp: [{"8.3": erf}]', "which is not an API", "bare name"),
+        ('ulp: [{"8.3": [3]}]', "which is not an API", "bare name"),
+        ("&a [*a]", "must map|not valid YAML", ""),
+        ("[" * 5000, "is not valid YAML", "Correct"),
     ],
 )
 def test_lists_that_are_none(text: str, says: str, fix: str, manager: Manager, tmp_path: Path) -> None:

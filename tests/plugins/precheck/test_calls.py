@@ -38,10 +38,10 @@ def white(*names: str, black: tuple[str, ...] = ()) -> Settings:
 def test_forward_and_backward_are_one_call_in_the_order_of_the_forward(tmp_path: Path) -> None:
     calls = calls_of(tmp_path, some_calls())
     assert calls.names == [name.removesuffix(".forward") for name in some_calls() if name.endswith(".forward")]
-    found = calls.call(calls.names.index("Torch.matmul.0"), Settings())
+    found = calls.get_call(calls.names.index("Torch.matmul.0"), Settings())
     assert found.forward == some_calls()["Torch.matmul.0.forward"]
     assert found.backward == some_calls()["Torch.matmul.0.backward"]
-    assert calls.call(calls.names.index("Torch.add.0"), Settings()).backward is None
+    assert calls.get_call(calls.names.index("Torch.add.0"), Settings()).backward is None
 
 
 def test_modules_are_passed_over_and_cells_are_not_run(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_modules_are_passed_over_and_cells_are_not_run(tmp_path: Path) -> None:
         },
     )
     assert calls.names == ["Torch.add.0", "Cell.fc.Dense.0"]
-    cell = calls.call(1, Settings())
+    cell = calls.get_call(1, Settings())
     assert cell.backward is not None and "A Cell is not run alone" in cell.problem
 
 
@@ -68,7 +68,7 @@ def test_a_run_without_apis_says_what_level_it_is_of(level: str, tmp_path: Path)
     path.write_text(path.read_text().replace('"L1"', json.dumps(level)))
     with pytest.raises(UserError) as caught:
         RecordedCalls(DumpRun(path, "pytorch", no_tensor))
-    assert "holds no calls of APIs" in caught.value.what and "level L1 or mix" in caught.value.fix
+    assert "contains no calls of APIs" in caught.value.what and "level L1 or mix" in caught.value.fix
     assert (f"(level {level})" in caught.value.what) == bool(level)
 
 
@@ -88,7 +88,7 @@ def test_a_run_without_apis_says_what_level_it_is_of(level: str, tmp_path: Path)
     ],
 )
 def test_names(name: str, api: str, problem: str, tmp_path: Path) -> None:
-    found = calls_of(tmp_path, {f"{name}.forward": call(drawn([2]))}).call(0, Settings())
+    found = calls_of(tmp_path, {f"{name}.forward": call(drawn([2]))}).get_call(0, Settings())
     assert (found.name, found.problem) == (name, problem)
     if api:
         assert found.api == api
@@ -98,7 +98,7 @@ def test_a_backward_alone_has_a_row_at_the_end(tmp_path: Path) -> None:
     data = {"Torch.log.0.backward": gradient([drawn([2])], []), "Torch.add.0.forward": call(drawn([2]))}
     calls = calls_of(tmp_path, data)
     assert calls.names == ["Torch.add.0", "Torch.log.0"]
-    found = calls.call(1, Settings())
+    found = calls.get_call(1, Settings())
     assert "no forward record" in found.problem and found.backward is not None
 
 
@@ -112,7 +112,7 @@ def test_costly_calls_are_told_by_their_elements(tmp_path: Path) -> None:
             "Torch.c.0.backward": gradient([drawn([2])], []),
         },
     )
-    a, b, c = (calls.cost(i) for i in range(3))
+    a, b, c = (calls.estimate_cost(i) for i in range(3))
     assert a < b < c == 3 * b
 
 
@@ -135,7 +135,7 @@ OTHER: dict[str, Any] = {
 
 def distinct(directory: Path, *records: dict[str, Any]) -> list[int]:
     data = {f"Torch.x.{i}.forward": {**record, "output": []} for i, record in enumerate(records)}
-    return list(calls_of(directory, data).distinct())
+    return list(calls_of(directory, data).iterate_distinct())
 
 
 def changed(part: str, field: str, value: Any) -> dict[str, Any]:
@@ -171,7 +171,7 @@ def test_keywords_in_another_order_are_the_same(tmp_path: Path) -> None:
 
 def test_calls_of_other_apis_are_others(tmp_path: Path) -> None:
     data = {f"{name}.forward": {**BASE, "output": []} for name in ("Torch.x.0", "Tensor.x.0", "Torch.y.0", "Torch.x.1")}
-    assert list(calls_of(tmp_path, data).distinct()) == [0, 1, 2]
+    assert list(calls_of(tmp_path, data).iterate_distinct()) == [0, 1, 2]
 
 
 # -- lists -----------------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ def test_calls_of_other_apis_are_others(tmp_path: Path) -> None:
 def test_what_both_lists_let_through(whites: tuple[str, ...], blacks: tuple[str, ...]) -> None:
     """Run what is white, or everything where nothing is, and never what is black."""
     settings = white(*whites, black=blacks)
-    run = {api for api in "abc" if settings.lets_through(api)}
+    run = {api for api in "abc" if settings.selects(api)}
     assert run == (set(whites) or set("abc")) - set(blacks)
 
 
@@ -189,7 +189,7 @@ def test_a_call_that_a_list_leaves_out_says_so(tmp_path: Path) -> None:
     data = {f"Torch.{api}.0.forward": call(drawn([2])) for api in ("add", "linalg.inv", "inv")}
     calls = calls_of(tmp_path, data)
     settings = white(black=("linalg.inv",))
-    problems = [calls.call(i, settings).problem for i in range(3)]
+    problems = [calls.get_call(i, settings).problem for i in range(3)]
     assert problems == ["", "API Torch.linalg.inv.0 in black list or not in white list. SKIP.", ""]
 
 
@@ -202,7 +202,7 @@ def test_names_that_are_no_api_show_the_nearest(name: str, nearest: str) -> None
     for settings in (white(name), white(black=(name,))):
         with pytest.raises(UserError) as caught:
             check_names(settings, known)
-        assert "Invalid api" in caught.value.what and name in caught.value.what
+        assert "which is not a recorded API" in caught.value.what and name in caught.value.what
         assert caught.value.choices[:1] == ((nearest,) if nearest else ())
     check_names(white("conv2d", black=("relu",)), known)
 

@@ -65,7 +65,7 @@ def read(path: Path, text: str | bytes, *, may_be_cut: bool = False) -> csvfile.
 
 
 def read_back(rows: list[tuple[str, str]], path: Path) -> list[list[str]]:
-    found = read(path, csvfile.header(COLUMNS, "zh") + csvfile.lines(rows))
+    found = read(path, csvfile.format_header(COLUMNS, "zh") + csvfile.format_rows(rows))
     return [[row["a"], row["b"]] for row in found.rows]
 
 
@@ -85,8 +85,8 @@ def test_a_carriage_return_stays_in_its_cell(tmp_path: Path) -> None:
 
 
 def test_blank_cells_are_one_blank() -> None:
-    assert csvfile.lines([["", "  ", "x"]]) == b" , ,x\n"
-    assert csvfile.cells({"b": "1"}, COLUMNS) == [" ", "1"]
+    assert csvfile.format_rows([["", "  ", "x"]]) == b" , ,x\n"
+    assert csvfile.order_cells({"b": "1"}, COLUMNS) == [" ", "1"]
 
 
 def test_headers_in_either_language_and_any_order(tmp_path: Path) -> None:
@@ -117,9 +117,9 @@ def test_what_spreadsheets_make_of_a_file(tmp_path: Path) -> None:
         ("甲,乙\n1\n", "line 2 has 1 cells"),
         ("甲,乙\n1,2\n1,2,3\n", "line 3 has 3 cells"),
         ("甲,乙,甲\n1,2,3\n", 'two columns "甲"'),
-        ("甲,乙\n".encode("gbk"), "no text in UTF-8"),
-        ("甲,乙\n".encode("utf-16"), "no text in UTF-8"),
-        ("甲,乙\n1," + "2" * (csvfile.MAX_CELL_CHARACTERS + 1) + "\n", "no valid csv"),
+        ("甲,乙\n".encode("gbk"), "not UTF-8 text"),
+        ("甲,乙\n".encode("utf-16"), "not UTF-8 text"),
+        ("甲,乙\n1," + "2" * (csvfile.MAX_CELL_CHARACTERS + 1) + "\n", "not valid csv"),
     ],
 )  # fmt: skip
 def test_files_that_are_no_tables(text: str | bytes, says: str, tmp_path: Path) -> None:

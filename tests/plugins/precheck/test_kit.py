@@ -7,12 +7,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-from probe_precheck.api import Call, NotRun, Unbuildable, common_value, file_name, range_of
-from probe_precheck.memory import max_input_bytes
-from probe_precheck.model import one_line
+from probe_precheck.api import (
+    Call,
+    NotRun,
+    Unbuildable,
+    make_file_name,
+    read_range,
+    rebuild_plain_value,
+)
+from probe_precheck.memory import get_max_input_bytes
+from probe_precheck.model import format_one_line
 from probe_precheck.rebuild import Range
 from probe_precheck.rules import Rules
-from probe_precheck.scripts import literal_of, script_of
+from probe_precheck.scripts import render_literal, render_script
 from support.cases import every
 
 inf, nan = math.inf, math.nan
@@ -30,7 +37,7 @@ inf, nan = math.inf, math.nan
     ],
 )
 def test_recorded_ranges(leaf: dict[str, Any], expected: Range) -> None:
-    assert range_of(leaf) == expected
+    assert read_range(leaf) == expected
 
 
 @pytest.mark.parametrize(
@@ -39,12 +46,12 @@ def test_recorded_ranges(leaf: dict[str, Any], expected: Range) -> None:
         ({}, "were not recorded"),
         ({"Max": 1.0, "Min": None}, "were not recorded"),
         ({"Max": "1", "Min": 0}, "were not recorded"),
-        ({"Max": 10**400, "Min": 0}, "is no number of its dtype"),
+        ({"Max": 10**400, "Min": 0}, "is outside the range of its dtype"),
     ],
 )
 def test_ranges_that_cannot_be_used(leaf: dict[str, Any], message: str) -> None:
     with pytest.raises(Unbuildable, match=message):
-        range_of(leaf)
+        read_range(leaf)
 
 
 @pytest.mark.parametrize(
@@ -59,13 +66,13 @@ def test_ranges_that_cannot_be_used(leaf: dict[str, Any], message: str) -> None:
     ],
 )
 def test_values_that_mean_the_same_everywhere(item: dict[str, Any], expected: Any) -> None:
-    found = common_value(item)
+    found = rebuild_plain_value(item)
     assert found == expected and type(found) is type(expected)
 
 
 def test_a_value_of_which_nothing_was_recorded() -> None:
     with pytest.raises(Unbuildable, match="An argument of type Mine cannot be rebuilt"):
-        common_value({"type": "Mine"})
+        rebuild_plain_value({"type": "Mine"})
 
 
 def own(value: Any, name: str) -> str | None:
@@ -78,14 +85,14 @@ def own(value: Any, name: str) -> str | None:
      {"a": (1,), 2: [None]}, np.float32(0.5), np.int8(3)],
 )  # fmt: skip
 def test_literals_make_the_same_value(value: Any) -> None:
-    text = literal_of(value, "x", own)
+    text = render_literal(value, "x", own)
     assert repr(eval(text)) == repr(value.item() if isinstance(value, np.generic) else value)
 
 
 def test_tensors_in_containers_have_names_of_their_own() -> None:
     array = np.zeros(1)
-    assert literal_of([array, {"a b": (array,)}], "x", own) == "[load('x.0'), {'a b': (load('x.1.a_b.0'),)}]"
-    assert file_name("Torch.a/b c.0-1") == "Torch.a_b_c.0-1"
+    assert render_literal([array, {"a b": (array,)}], "x", own) == "[load('x.0'), {'a b': (load('x.1.a_b.0'),)}]"
+    assert make_file_name("Torch.a/b c.0-1") == "Torch.a_b_c.0-1"
 
 
 def test_marks_in_values_are_no_marks(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +100,7 @@ def test_marks_in_values_are_no_marks(tmp_path: Any, monkeypatch: pytest.MonkeyP
     (tmp_path / "kit_script_package" / "__init__.py").touch()
     (tmp_path / "kit_script_package" / "script.txt").write_text("@CALL@ @MINE@\n@ARGUMENTS@@KEYWORDS@")
     monkeypatch.syspath_prepend(tmp_path)
-    text = script_of("kit_script_package", Call("Mine.op.0", 0, {}), ["@MINE@"], {"k": 1.5}, own, {"@MINE@": "m"})
+    text = render_script("kit_script_package", Call("Mine.op.0", 0, {}), ["@MINE@"], {"k": 1.5}, own, {"@MINE@": "m"})
     assert text == "Mine.op.0 m\n        '@MINE@',\n        'k': 1.5,\n"
 
 
@@ -104,6 +111,6 @@ def test_a_call_may_be_random() -> None:
 
 
 def test_errors_and_memory_in_brief() -> None:
-    assert one_line(NotRun("a\n  b")) == "a b" and one_line(KeyError()) == "KeyError"
-    assert len(one_line(ValueError("x" * 5000))) == 1000
-    assert 1 << 20 < max_input_bytes() < 1 << 50
+    assert format_one_line(NotRun("a\n  b")) == "a b" and format_one_line(KeyError()) == "KeyError"
+    assert len(format_one_line(ValueError("x" * 5000))) == 1000
+    assert 1 << 20 < get_max_input_bytes() < 1 << 50

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from probe_precheck import checking, memory
 from probe_precheck.api import Array, Call, Outcome, Outputs, RunnerOptions, Status, Unbuildable
-from probe_precheck.memory import max_call_bytes, max_input_bytes
-from probe_precheck.rebuild import limit_call
-from probe_precheck.supervisor import Job, Lost, supervise
+from probe_precheck.memory import get_max_call_bytes, get_max_input_bytes
+from probe_precheck.rebuild import check_call_memory
+from probe_precheck.supervisor import Job, LostJob, supervise
 from support.programs import supervised
 
 
 def test_limits_are_shares_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "get_machine_bytes", lambda: 1000)
-    assert (max_input_bytes(), max_call_bytes()) == (250, 400)
+    assert (get_max_input_bytes(), get_max_call_bytes()) == (250, 400)
 
 
 def test_machine_bytes_is_the_limit_of_the_control_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,9 +35,9 @@ def test_machine_bytes_is_the_limit_of_the_control_group(tmp_path: Path, monkeyp
     [(12_800_000_001, 10_100_000_000, ("12.8 GB", "10.1 GB")), (2_000_000, 999, ("2.0 MB", "999 bytes"))],
 )
 def test_limit_call_names_what_is_needed_and_allowed(needed: int, most: int, texts: tuple[str, str]) -> None:
-    limit_call(most, most)
+    check_call_memory(most, most)
     with pytest.raises(Unbuildable) as refused:
-        limit_call(needed, most)
+        check_call_memory(needed, most)
     expected = "Its inputs and results need {} of memory, and one call may use {}. SKIP."
     assert str(refused.value) == expected.format(*texts)
 
@@ -58,8 +58,8 @@ def test_check_reports_a_judgement_that_runs_out_of_memory(monkeypatch: pytest.M
         def judge(self, output: Any) -> Any:
             raise MemoryError
 
-    monkeypatch.setattr(checking, "runner_of", lambda *_: type("Spec", (), {"make": staticmethod(Runner)}))
-    monkeypatch.setattr(checking, "rule_of", lambda *_: Rule())
+    monkeypatch.setattr(checking, "find_runner_spec", lambda *_: type("Spec", (), {"make": staticmethod(Runner)}))
+    monkeypatch.setattr(checking, "create_status_rule", lambda *_: Rule())
     check = checking.CheckSetup("pytorch", RunnerOptions(Path("dump.json")), ("cpu",), "guide")(0)
     result = check(Call("Torch.exp.0", 0, {}))
     assert result.forward is Status.SKIP and not result.lost
@@ -74,4 +74,4 @@ def test_worker_cannot_allocate_more_than_its_share_of_the_memory() -> None:
     finished = dict(supervise(supervised.plain, jobs, 1, 60.0))
     fits, exceeds, after = (finished[job] for job in jobs)
     assert fits == after == small
-    assert isinstance(exceeds, Lost) and "Cannot allocate memory" in exceeds.reason
+    assert isinstance(exceeds, LostJob) and "Cannot allocate memory" in exceeds.reason

@@ -12,7 +12,7 @@ import pytest
 import torch
 from probe_precheck.model import Array, Call, Outcome, Outputs
 from probe_precheck.overflow import NO_FLOATS_REASON, NPU_ONLY_REASON, Overflow, OverflowResult, check_call
-from probe_precheck.settings import RunnerOptions
+from probe_precheck.runner_options import RunnerOptions
 from probe_pytorch.precheck.runner import PyTorchRunner
 
 from probe_core.files.packaged import load_yaml

@@ -13,7 +13,7 @@ from typing import BinaryIO
 import pytest
 from probe_precheck import csvfile, results
 from probe_precheck.model import Detail, Message, Result, Status
-from probe_precheck.results import ResultFiles, api_of
+from probe_precheck.results import ResultFiles, get_call_name
 from probe_precheck.tables import DETAILS, RESULT
 from support.faults.full_disk import ERRORS, full_disk
 
@@ -60,13 +60,13 @@ def names_in(path: Path) -> list[str]:
 def test_rows_are_written_at_once_and_details_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = create(tmp_path)
     seen: list[tuple[list[str], list[str]]] = []
-    write = results.append
+    write = results.append_bytes
 
     def watched(file: BinaryIO, path: Path, data: bytes) -> None:
         write(file, path, data)
         seen.append((names_in(files.result), names_in(files.details)))
 
-    monkeypatch.setattr(results, "append", watched)
+    monkeypatch.setattr(results, "append_bytes", watched)
     files.append(result_of(ORDER[0]))
     details = [f"{ORDER[0]}.forward.output.{i}" for i in range(2)]
     assert seen == [([], details), ([ORDER[0]], details)]
@@ -174,7 +174,7 @@ def test_details_that_are_cut_off_behind_a_result_are_repaired(tmp_path: Path) -
     ],
 )
 def test_which_api_a_row_is_about(name: str, api: str) -> None:
-    assert api_of(name) == api
+    assert get_call_name(name) == api
 
 
 def test_a_full_disk_takes_back_half_rows(tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_a_full_disk_takes_back_half_rows(tmp_path: Path) -> None:
 
 
 def test_the_result_has_the_columns_of_the_guide() -> None:
-    assert csvfile.header(RESULT, "zh").decode("utf-8-sig") == (
+    assert csvfile.format_header(RESULT, "zh").decode("utf-8-sig") == (
         "API name,Forward Test Success,Backward Test Success,Message\n"
     )
 

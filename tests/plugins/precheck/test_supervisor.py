@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 from probe_precheck import supervisor
-from probe_precheck.supervisor import Job, Lost, Processes, supervise
+from probe_precheck.supervisor import Job, LostJob, ProcessPool, supervise
 from support import TESTS
 from support.programs import supervised
 from support.programs.supervised import plain
@@ -152,7 +152,7 @@ def test_a_job_costs_less_than_a_millisecond() -> None:
     [
         (("segfault", None), "its process ended by signal 11 (segmentation fault)"),
         (("abort", None), "its process ended by signal 6 (aborted)"),
-        (("killed", None), "its process was killed (signal 9), often for want of memory"),
+        (("killed", None), "its process was killed (signal 9), often because of a lack of memory"),
         (("exit", 3), "its process ended with exit code 3"),
         (("exit", 0), "its process ended with exit code 0"),
         (("leave", 4), "its process ended with exit code 4"),
@@ -164,7 +164,7 @@ def test_a_job_costs_less_than_a_millisecond() -> None:
 )
 def test_a_deadly_job_is_lost_alone(deed: tuple[str, Any], reason: str) -> None:
     before, lost, after = results(("give", 1), deed, ("give", 2), timeout=0.5)
-    assert (before, lost, after) == (1, Lost(reason), 2)
+    assert (before, lost, after) == (1, LostJob(reason), 2)
 
 
 @pytest.mark.parametrize("method", ["forkserver", "spawn"])
@@ -204,19 +204,19 @@ def test_a_reader_that_takes_its_time_costs_no_job() -> None:
     for _, result in run:
         found.append(result)
         time.sleep(0.6)
-    assert not any(isinstance(result, Lost) for result in found)
+    assert not any(isinstance(result, LostJob) for result in found)
 
 
 def test_a_large_job_for_a_process_that_is_stuck_blocks_nothing() -> None:
     """The first has the process stop a moment after its answer, before the next is on its way."""
     found = results(("stop later", 0.1), ("size", supervised.SlowToSend(0.3, 9_000_000)), ("give", 3), timeout=0.5)
-    assert found == [None, Lost("no answer within 0.5 s"), 3]
+    assert found == [None, LostJob("no answer within 0.5 s"), 3]
 
 
 def test_what_a_job_started_is_killed_with_it(tmp_path: Path) -> None:
     file = tmp_path / "pid"
     (lost,) = results(("child", str(file)), timeout=0.5)
-    assert lost == Lost("no answer within 0.5 s") and gone([int(file.read_text())])
+    assert lost == LostJob("no answer within 0.5 s") and gone([int(file.read_text())])
 
 
 # -- jobs that only fail ---------------------------------------------------------------------------
@@ -234,7 +234,7 @@ def test_what_a_job_started_is_killed_with_it(tmp_path: Path) -> None:
 )
 def test_what_escapes_a_job_costs_no_process(deed: tuple[str, Any], reason: str) -> None:
     before, lost, after = results(("pid", None), deed, ("pid", None))
-    assert lost == Lost(reason) and before == after
+    assert lost == LostJob(reason) and before == after
 
 
 def test_a_result_that_cannot_be_sent_costs_no_process() -> None:
@@ -249,7 +249,7 @@ def test_a_job_that_cannot_be_sent_is_lost() -> None:
 
 def test_a_job_that_cannot_be_read_is_lost() -> None:
     lost, after = results(("give", supervised.Unreadable()), ("give", 2))
-    assert (lost, after) == (Lost("raised ValueError: unreadable"), 2)
+    assert (lost, after) == (LostJob("raised ValueError: unreadable"), 2)
 
 
 # -- what processes print --------------------------------------------------------------------------
@@ -260,12 +260,12 @@ def test_the_last_line_is_told(capfd: pytest.CaptureFixture[str]) -> None:
     said, lost = results(("say", "of another job\n"), ("say and exit", text))
     assert said is None
     wrote = r"RuntimeError: no kernel \x1b[31m for it"
-    assert lost == Lost(f"its process ended with exit code 3; it last wrote: {wrote}")
+    assert lost == LostJob(f"its process ended with exit code 3; it last wrote: {wrote}")
     assert capfd.readouterr() == ("", "")
 
 
 def test_what_an_earlier_job_printed_is_not_told() -> None:
-    assert results(("say", "early\n"), ("exit", 1))[1] == Lost("its process ended with exit code 1")
+    assert results(("say", "early\n"), ("exit", 1))[1] == LostJob("its process ended with exit code 1")
 
 
 def test_a_flood_of_output_is_told_in_short() -> None:
@@ -303,7 +303,7 @@ def test_processes_that_never_start_end_the_run(setup: Any, told: str, tmp_path:
 def test_a_slot_that_never_starts_is_left_empty(tmp_path: Path) -> None:
     deeds = [("sleep", 0.1)] * 8
     found = results(*deeds, workers=2, setup=partial(supervised.dead_in_slot_0, str(tmp_path)))
-    assert not any(isinstance(result, Lost) for result in found)
+    assert not any(isinstance(result, LostJob) for result in found)
     slots = Counter(file.read_text() for file in tmp_path.iterdir())
     assert slots["1"] == 1 and 1 <= slots["0"] <= supervisor.MAX_FAILED_STARTS
 
@@ -491,7 +491,7 @@ def test_whatever_jobs_do_each_is_told_once(seed: int) -> None:
         if deed[0] in ("give", "sleep"):
             assert result == deed[1] or isinstance(result, int), deed
         else:
-            assert isinstance(result, Lost), deed
+            assert isinstance(result, LostJob), deed
 
 
 # -- jobs that arrive while it runs ----------------------------------------------------------------
@@ -500,7 +500,7 @@ def test_whatever_jobs_do_each_is_told_once(seed: int) -> None:
 def test_jobs_may_arrive_while_others_run_and_no_more_than_the_limit_wait() -> None:
     refused = threading.Event()
 
-    def feed(run: Processes) -> None:
+    def feed(run: ProcessPool) -> None:
         for number in range(3):
             run.put(Job(number, ("give", number)))
         assert not run.put(Job(9, ("give", 9)), wait=0.05)  # three are unfinished
@@ -514,24 +514,24 @@ def test_jobs_may_arrive_while_others_run_and_no_more_than_the_limit_wait() -> N
         assert not run.put(Job(22, ("give", 22)))
 
     found: dict[int, Any] = {}
-    with Processes(plain, 2, LONG, most=3) as run:
+    with ProcessPool(plain, 2, LONG, most=3) as run:
         feeder = threading.Thread(target=feed, args=(run,))
         feeder.start()
         assert refused.wait(LONG)
         while not run.is_done:
-            for job, result in run.finished(LONG):
+            for job, result in run.collect_finished(LONG):
                 assert job.key not in found
                 found[job.key] = result
         feeder.join()
     lost = found.pop(20)
-    assert isinstance(lost, Lost) and "signal 9" in lost.reason
+    assert isinstance(lost, LostJob) and "signal 9" in lost.reason
     assert found == {number: number for number in [*range(20), 21]}
 
 
 def test_waiting_for_jobs_ends_in_time_and_when_woken() -> None:
-    with Processes(plain, 1, LONG, most=1) as run:
+    with ProcessPool(plain, 1, LONG, most=1) as run:
         started = time.monotonic()
-        assert run.finished(0.1) == []
+        assert run.collect_finished(0.1) == []
         assert 0.05 < time.monotonic() - started < LONG
         threading.Timer(0.1, run.wake).start()
-        assert run.finished() == []
+        assert run.collect_finished() == []

@@ -15,11 +15,11 @@ import pytest
 from probe_precheck.api import (
     Array,
     Call,
-    Judged,
     Judgement,
     Outcome,
     Output,
     Outputs,
+    OutputVerdict,
     RunnerOptions,
     RunnerSpec,
     Skipped,
@@ -108,7 +108,7 @@ def test_a_standard_without_fault() -> None:
         ({"measure": lambda self, output, release: {"error_rate": float(np.log(np.zeros(1))[0])}},
          "raised RuntimeWarning"),
         ({"measure": writing}, "assignment destination is read-only"),
-        ({"measure": counting}, "something else of equal plain (guide) the second time"),
+        ({"measure": counting}, "another verdict on equal plain (guide) the second time"),
         ({"judge": lambda self, npu, gpu, release: "pass"}, "judge must return a Judgement, not str"),
         ({"judge": lambda self, npu, gpu, release: Judgement("pass", {})}, "no Status"),
         ({"judge": lambda self, npu, gpu, release: Judgement(Status.PASS, {"mine": 1})}, "fills the cells mine"),
@@ -133,7 +133,7 @@ def test_broken_standards(members: dict[str, Any], says: str) -> None:
         ({"label": ""}, "must have a label"),
         ({"summary": ""}, "must have a summary"),
         ({"columns": (("key", "text"),)}, "a column is (key, Chinese header, English header)"),
-        ({"columns": (("a", "b", "c"),) * 2}, "two columns of one key"),
+        ({"columns": (("a", "b", "c"),) * 2}, "two columns with the same key"),
         ({"apis": "probe_metrics.standards:nothing.yaml"}, "cannot be read"),
         ({"apis": "probe_metrics.standards:apis.yaml", "judges": "listed"}, "lists no API for it"),
         ({"name": ""}, "a name and a summary must be texts"),
@@ -150,13 +150,13 @@ def test_broken_descriptions(fields: dict[str, Any], says: str) -> None:
 @pytest.mark.parametrize(
     ("judge", "says"),
     [
-        (lambda self, output: Judged(Status.PASS), "lets unlike arrays pass"),
-        (lambda self, output: Judged(Status.ERROR), "fails equal plain"),
-        (lambda self, output: Judged(Status.SKIP, {"mine": 1}), "measures mine, which no column shows"),
-        (lambda self, output: Judged(Status.SKIP, {}, "text"), "tuple of messages"),
-        (lambda self, output: Judged("pass"), "no Status"),
+        (lambda self, output: OutputVerdict(Status.PASS), "lets unlike arrays pass"),
+        (lambda self, output: OutputVerdict(Status.ERROR), "fails equal plain"),
+        (lambda self, output: OutputVerdict(Status.SKIP, {"mine": 1}), "measures mine, which no column shows"),
+        (lambda self, output: OutputVerdict(Status.SKIP, {}, "text"), "tuple of messages"),
+        (lambda self, output: OutputVerdict("pass"), "no Status"),
         (lambda self, output: None, "judge must return Judged, not NoneType"),
-        (lambda self, output: Judged(output.missing), "raised AttributeError"),
+        (lambda self, output: OutputVerdict(output.missing), "raised AttributeError"),
     ],
 )  # fmt: skip
 def test_broken_status_rules(judge: Callable[..., Any], says: str) -> None:
@@ -207,7 +207,7 @@ ONES = Array(np.ones(3, np.float32), "mine.float32")
 @pytest.mark.parametrize(
     ("members", "says"),
     [
-        ({}, "runs Functional.no_such_api.0, which is no API"),
+        ({}, "runs Functional.no_such_api.0, which is not an API"),
         ({"run": lambda self, call: 1 / 0}, "raised ZeroDivisionError: division by zero for Functional.good.0"),
         ({"run": lambda self, call: None}, "run must return an Outcome, not NoneType"),
         ({"run": lambda self, call: Outcome(Skipped("no kernel"))}, "skips the forward of Functional.good.0: no kernel"),

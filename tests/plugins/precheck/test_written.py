@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probe_precheck.model import Results
+from probe_precheck.model import ResultPaths
 from probe_precheck.written import read_check
 from support.runs.checked_files import APIS, CALLS, SKIPPED, TIME, WRONG, details_of, write_check
 
@@ -16,7 +16,7 @@ from probe_core.plugins.manager import Manager
 
 
 def test_the_first_stage_is_read_back(tmp_path: Path) -> None:
-    check = read_check(Results(write_check(tmp_path)), Manager())
+    check = read_check(ResultPaths(write_check(tmp_path)), Manager())
     assert check.stage == 1 and check.has_details and len(check.calls) == len(APIS) * CALLS
     wrong = next(call for call in check.calls if call.name == WRONG)
     assert (wrong.forward, wrong.backward) == ("error", "error") and "too large" in wrong.message[0]
@@ -31,14 +31,14 @@ def test_both_devices_of_the_second_stage_are_read_back(probe: Any, tmp_path: Pa
     npu, gpu = (details_of(write_check(tmp_path / side, wrong=side == "npu")) for side in ("npu", "gpu"))
     assert probe("api-precision-compare", "--npu", npu, "--gpu", gpu, "-o", tmp_path / "out") == 0, probe.err
     (result,) = (tmp_path / "out").glob("*_result_*.csv")
-    check = read_check(Results(result, npu, gpu), Manager())
+    check = read_check(ResultPaths(result, npu, gpu), Manager())
     assert check.stage == 2
     output = next(call for call in check.calls if call.name == WRONG).outputs[0]
     measure = output.measures["max_relative_error"]
     assert measure.device == pytest.approx(0.4) and measure.trusted == pytest.approx(2e-6)
     assert measure.ratio == pytest.approx(2e5) and measure.verdict == "error"
     assert output.standard == ("Benchmark Ratio", "标杆比对法") and output.dtype == "torch.float32"
-    alone = read_check(Results(result), Manager())
+    alone = read_check(ResultPaths(result), Manager())
     measure = next(call for call in alone.calls if call.name == WRONG).outputs[0].measures["max_relative_error"]
     assert measure.device is None and measure.ratio == pytest.approx(2e5)
 
@@ -48,16 +48,16 @@ def test_a_file_that_is_being_written_is_read_up_to_its_last_row(cut: int, tmp_p
     result = write_check(tmp_path)
     for path in (result, details_of(result)):
         path.write_bytes(path.read_bytes()[:-cut])
-    assert len(read_check(Results(result), Manager()).calls) == len(APIS) * CALLS - 1
+    assert len(read_check(ResultPaths(result), Manager()).calls) == len(APIS) * CALLS - 1
 
 
 def test_what_is_no_result_is_said(tmp_path: Path) -> None:
     result = write_check(tmp_path)
-    with pytest.raises(UserError, match="no name of a pre-check's result"):
-        read_check(Results(details_of(result)), Manager())
+    with pytest.raises(UserError, match="does not have the name of a pre-check result"):
+        read_check(ResultPaths(details_of(result)), Manager())
     result.write_text("a,b\n1,2\n")
     with pytest.raises(UserError, match="no column for backward"):
-        read_check(Results(result), Manager())
+        read_check(ResultPaths(result), Manager())
 
 
 def test_the_columns_of_mindspore_are_known(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_the_columns_of_mindspore_are_known(tmp_path: Path) -> None:
     for path, rows in tables.items():
         with path.open("w", newline="") as file:
             csv.writer(file).writerows(rows)
-    (call,) = read_check(Results(result), Manager()).calls
+    (call,) = read_check(ResultPaths(result), Manager()).calls
     (output,) = call.outputs
     assert (call.forward, call.backward, call.standard, output.verdict) == ("error", "", "pass", "pass")
     assert {key: measure.device for key, measure in output.measures.items()} == {

@@ -7,7 +7,13 @@ import math
 import numpy as np
 import pytest
 from probe_precheck.api import Array, Call, Output
-from probe_precheck.yardstick import Measured, limits, measure, rounding_message, summands
+from probe_precheck.yardstick import (
+    ErrorMeasurement,
+    create_rounding_message,
+    estimate_summands,
+    load_limits,
+    measure,
+)
 
 RANDOM = np.random.default_rng(7)
 INF, NAN = math.inf, math.nan
@@ -16,7 +22,7 @@ INF, NAN = math.inf, math.nan
 def measured(
     recorded: object, reference: object, kind: str = "float32", *, api: str = "exp", direction: str = "forward",
     length: float = 1.0, moved: object = None, can_move: bool = True,
-) -> Measured:  # fmt: skip
+) -> ErrorMeasurement:  # fmt: skip
     """Measure a result; bfloat16 is held as float32."""
     held = {"bfloat16": "float32"}.get(kind, kind)
     further = None if moved is None else Array(np.asarray(moved, np.float64), "float64")
@@ -37,7 +43,7 @@ def test_rounding_once_is_explained(kind: str) -> None:
     reference = RANDOM.standard_normal(10_000)
     found = measured(reference.astype(kind), reference, kind)
     assert 0 < found.times < 0.4 and not found.is_beyond
-    assert found.error < limits()["unit"][kind]
+    assert found.error < load_limits()["unit"][kind]
 
 
 @pytest.mark.parametrize(("kind", "off"), [("float32", 1e-5), ("float16", 5e-3), ("bfloat16", 3e-2)])
@@ -61,10 +67,10 @@ def test_sensitive_results_may_be_off_by_as_much_as_they_move() -> None:
     assert measured(recorded, reference).is_beyond
     found = measured(recorded, reference, moved=reference + RANDOM.uniform(-1e-7, 1e-7, 100))
     assert found.is_fragile and not found.is_beyond
-    assert rounding_message(found).english.startswith("Fragile, not wrong: ")
+    assert create_rounding_message(found).english.startswith("Fragile, not wrong: ")
     found = measured(recorded, reference, moved=reference + RANDOM.uniform(-1e-12, 1e-12, 100))
     assert found.is_beyond and not found.is_fragile
-    assert rounding_message(found).english.startswith("Within the limits; beyond rounding: ")
+    assert create_rounding_message(found).english.startswith("Within the limits; beyond rounding: ")
 
 
 def test_a_zero_in_theory_is_fragile_whatever_the_device_makes_of_it() -> None:
@@ -99,9 +105,9 @@ def test_dtypes_without_a_unit_are_not_judged() -> None:
 def test_summands_are_the_most_that_the_shapes_allow() -> None:
     given = [{"type": "torch.Tensor", "shape": [4, 6]}, {"type": "torch.Tensor", "shape": [6, 5]}]
     matmul = Call("Torch.matmul.0", 0, {"input_args": given, "input_kwargs": {}})
-    assert summands(matmul, 20) == 6
-    assert summands(Call("Torch.sum.0", 0, {"input_args": given[:1]}), 1) == 24
-    assert summands(Call("Torch.zeros.0", 0, {"input_args": []}), 7) == 1
+    assert estimate_summands(matmul, 20) == 6
+    assert estimate_summands(Call("Torch.sum.0", 0, {"input_args": given[:1]}), 1) == 24
+    assert estimate_summands(Call("Torch.zeros.0", 0, {"input_args": []}), 7) == 1
 
 
 def test_long_sums_of_float32_may_be_off_by_more() -> None:

@@ -9,10 +9,11 @@ from typing import Any
 from probe_mindspore.precheck.runner import MindSporeRunner
 from probe_precheck.assignment import Assignment
 from probe_precheck.calls import RecordedCalls
-from probe_precheck.checking import create_skipped_outcome, rule_of, run_call
+from probe_precheck.checking import create_skipped_outcome, create_status_rule, run_call
 from probe_precheck.judging import Judge
 from probe_precheck.model import Outcome, Result
-from probe_precheck.settings import RunnerOptions, Settings
+from probe_precheck.runner_options import RunnerOptions
+from probe_precheck.settings import Settings
 
 from probe_core.flow.opening import open_run
 from probe_core.plugins.manager import Manager
@@ -34,17 +35,17 @@ class Checks:
         self.calls = RecordedCalls(open_run(manager, dump, "mindspore"))
         self.runner = MindSporeRunner(instead)
         self.runner.open(RunnerOptions(dump, seed=seed))
-        self._judge = Judge(rule_of(manager, "mindspore"), Assignment(manager, "seed"))
+        self._judge = Judge(create_status_rule(manager, "mindspore"), Assignment(manager, "seed"))
 
     def outcome(self, name: str) -> Outcome:
         """Run a call, and return the outputs of both sides."""
-        call = self.calls.call(self.calls.names.index(name), Settings())
+        call = self.calls.get_call(self.calls.names.index(name), Settings())
         return create_skipped_outcome(call, call.problem) if call.problem else run_call(self.runner, call)
 
     def result(self, name: str) -> Result:
         """Return the rows of a call."""
-        call = self.calls.call(self.calls.names.index(name), Settings())
-        return self._judge.result(call, self.outcome(name))
+        call = self.calls.get_call(self.calls.names.index(name), Settings())
+        return self._judge.judge_call(call, self.outcome(name))
 
     def all(self) -> dict[str, Result]:
         """Return the rows of all calls."""

@@ -140,8 +140,8 @@ def check(device: str, out: Path, faults: str, dumps: list[Path]) -> None:
     """Write the details of the first stage of each dump, with operators broken for the last rank's."""
     from probe_precheck.api import RunnerOptions
     from probe_precheck.assignment import Assignment
-    from probe_precheck.calls import RecordedCalls, rerunnable
-    from probe_precheck.checking import rule_of, run_call
+    from probe_precheck.calls import RecordedCalls, require_arguments
+    from probe_precheck.checking import create_status_rule, run_call
     from probe_precheck.judging import Judge
     from probe_precheck.results import ResultFiles
     from probe_precheck.settings import Settings
@@ -156,16 +156,16 @@ def check(device: str, out: Path, faults: str, dumps: list[Path]) -> None:
         torch.npu.set_compile_mode = lambda jit_compile: None  # type: ignore[attr-defined]
         sys.modules["torch_npu"] = types.ModuleType("torch_npu")
     manager = Manager()
-    judge = Judge(rule_of(manager, "pytorch"), Assignment(manager, "guide"))
+    judge = Judge(create_status_rule(manager, "pytorch"), Assignment(manager, "guide"))
     for place, dump in enumerate(dumps):
         runner = PyTorchRunner()
         runner.open(RunnerOptions(dump, "0" if device == "npu" else device))
-        calls = RecordedCalls(rerunnable(open_run(manager, dump)))
+        calls = RecordedCalls(require_arguments(open_run(manager, dump)))
         files = ResultFiles.create(out / str(place), "20260101000000", DETAILS, "zh", 14)
         with broken(faults if device == "npu" and dump.parent.name == "rank1" else ""):
             for index in range(len(calls)):
-                call = calls.call(index, Settings())
-                files.append(judge.result(call, run_call(runner, call)))
+                call = calls.get_call(index, Settings())
+                files.append(judge.judge_call(call, run_call(runner, call)))
         files.close()
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from probe_precheck.api import RunnerOptions
-from probe_precheck.calls import RecordedCalls, rerunnable
+from probe_precheck.calls import RecordedCalls, require_arguments
 from probe_precheck.replaying import Replay
 from probe_precheck.settings import Settings
 from probe_pytorch.precheck.runner import PyTorchRunner
@@ -55,9 +55,9 @@ def replayed(dump: Path, name: str, *, moved: bool = False) -> Replay:
     """Compute a call of a run again, in this process."""
     run = open_run(Manager(), dump)
     try:
-        calls = RecordedCalls(rerunnable(run))
+        calls = RecordedCalls(require_arguments(run))
         runner = PyTorchRunner()
         runner.open(RunnerOptions(dump, device="cpu"))
-        return runner.replay(calls.call(calls.names.index(name), Settings()), moved=moved)
+        return runner.replay(calls.get_call(calls.names.index(name), Settings()), moved=moved)
     finally:
         run.close()

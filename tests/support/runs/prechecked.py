@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 import torch
 from probe_precheck.assignment import Assignment
 from probe_precheck.calls import RecordedCalls
-from probe_precheck.checking import rule_of, run_call
+from probe_precheck.checking import create_status_rule, run_call
 from probe_precheck.judging import Judge
 from probe_precheck.model import Array, Call, Outcome, Result, Status
-from probe_precheck.settings import RunnerOptions, Settings
+from probe_precheck.runner_options import RunnerOptions
+from probe_precheck.settings import Settings
 from probe_pytorch.precheck.runner import PyTorchRunner
 
 from probe_core.flow.opening import open_run
@@ -73,7 +74,7 @@ def leaves(value: Any) -> Iterator[Any]:
 def judge() -> Judge:
     """The judge of PyTorch's calls, by the guide's thresholds."""
     manager = Manager()
-    return Judge(rule_of(manager, "pytorch"), Assignment(manager, "seed"))
+    return Judge(create_status_rule(manager, "pytorch"), Assignment(manager, "seed"))
 
 
 class Prechecked:
@@ -90,13 +91,13 @@ class Prechecked:
         self.runner.open(RunnerOptions(dump, **{"device": "cpu", **options}))
         run = open_run(Manager(), dump)
         calls = RecordedCalls(run)
-        self.calls = {name: calls.call(i, Settings()) for i, name in enumerate(calls.names)}
+        self.calls = {name: calls.get_call(i, Settings()) for i, name in enumerate(calls.names)}
         run.close()
 
     def __getitem__(self, name: str) -> Checked:
         call = self.calls[name]
         outcome = run_call(self.runner, call)
-        return Checked(call, outcome, judge().result(call, outcome))
+        return Checked(call, outcome, judge().judge_call(call, outcome))
 
     def save(self, checked: Checked) -> Path:
         """Save the data of a call; the path of its script."""

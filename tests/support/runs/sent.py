@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from probe_precheck.rebuild import described_leaves
+from probe_precheck.rebuild import list_descriptions
 from probe_pytorch.precheck.rebuild import load_any
 from probe_recording.api import leaf_of
 from probe_recording.reading.tensors import open_tensors
@@ -23,7 +23,7 @@ def call_frames(dump: Path, *, step: int = 0, rank: int = 0, first: int = 0) -> 
         ((name, fields) for name, fields in records.items() if name.endswith(".forward")), first
     ):
         sent = []
-        for leaf in described_leaves([fields[key] for key in fields if key.startswith(("input", "output"))]):
+        for leaf in list_descriptions([fields[key] for key in fields if key.startswith(("input", "output"))]):
             if isinstance(leaf, dict) and leaf.get("data_name"):
                 array = tensors(leaf_of(dict(leaf), ""))
                 bare = leaf["data_name"].rpartition(".")[0]

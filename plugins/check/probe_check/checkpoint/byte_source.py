@@ -1,6 +1,7 @@
-"""Files of checkpoints, read in blocks.
+"""Blocks of bytes from the files of checkpoints.
 
-Nothing is memory-mapped: if a file is truncated while it is read, the result is a sentence and not a signal.
+Files are not memory-mapped. If a file is truncated while it is read, ``UnreadableCheckpoint`` is raised, and the
+process does not receive SIGBUS.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ class _OpenFiles:
         self._files: dict[Path, io.FileIO] = {}
 
     def get(self, path: Path) -> io.FileIO:
+        """Return an open file. If too many files are open, close the least recently used file."""
         file = self._files.pop(path, None)
         if file is None:
             check_regular(path)
@@ -83,6 +85,7 @@ class ByteSource:
         Raises:
             UnreadableCheckpoint: The file was truncated, or cannot be read.
         """
+        assert 0 <= start <= start + size <= self.size, "bytes outside of the range"
         data = bytearray(size)
         view, position = memoryview(data), 0
         try:
@@ -107,5 +110,5 @@ def is_file_name(name: object) -> bool:
 
 def create_read_error(path: Path, error: Exception) -> UnreadableCheckpoint:
     """Return the error of a file that the operating system does not open or read."""
-    reason = getattr(error, "strerror", None) or "no file can have this path"
+    reason = getattr(error, "strerror", None) or "the path is not valid"
     return UnreadableCheckpoint(path, f"cannot be read: {reason}", "Check the path and its permissions.")

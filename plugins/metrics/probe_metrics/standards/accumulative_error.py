@@ -50,6 +50,6 @@ class AccumulativeError:
         cells["error_balance_status"] = status
         if status is Status.ERROR:
             gpu_balance = find_number(gpu, "error_balance")
-            as_well = gpu_balance is not None and not gpu_balance <= limit
-            messages = (*messages, create_limit_message(MEASURED_COLUMNS["error_balance"], status, as_well))
+            gpu_fails = gpu_balance is not None and not gpu_balance <= limit
+            messages = (*messages, create_limit_message(MEASURED_COLUMNS["error_balance"], status, gpu_fails))
         return Judgement(find_worst_status(statuses), cells, messages)

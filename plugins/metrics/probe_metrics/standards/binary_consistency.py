@@ -27,7 +27,7 @@ class BinaryConsistency:
     first.
 
     Edge cases:
-        * nan equals nan; inf equals inf of the same sign; 0.0 equals -0.0. A benchmark of 0 is no special
+        * nan equals nan; inf equals inf of the same sign; 0.0 equals -0.0. A benchmark of 0 is not a special
           case.
         * 0-d: like any other. No elements: the share is 0.
 

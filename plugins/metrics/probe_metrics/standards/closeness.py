@@ -34,7 +34,7 @@ class Extrema(NamedTuple):
 
 
 def measure_extrema(output: Output) -> Extrema:
-    """Return the extrema of an output; call it as ``output.once(extrema)``, so that they are shared."""
+    """Return the extrema of an output; call it as ``output.once(measure_extrema)`` to share them."""
     elements = output.once(Elements)
     size = apart = 0
     device = bench = error = 0.0

@@ -6,8 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from probe_precheck.api import Array, Judged, Message, Output, Status
-from probe_precheck.yardstick import measure, rounding_message
+from probe_precheck.api import (
+    Array,
+    Message,
+    Output,
+    OutputVerdict,
+    Status,
+)
+from probe_precheck.yardstick import create_rounding_message, measure
 
 from probe_metrics.standards.binary_consistency import TOPK_API, TOPK_HINT, measure_error_rate
 from probe_metrics.standards.closeness import measure_cosine, measure_extrema, measure_shares_below
@@ -54,7 +60,7 @@ class FirstStage:
     Floating point is measured with the yardstick as well (``probe_precheck.measure``), and ``judge_alone``
     returns its verdict where it is another: error for an output within the limits that is beyond rounding,
     warning for one that misses a limit by an error that rounding explains. If the runner cannot move inputs,
-    this is asked of outputs that pass by rule 2 only.
+    this applies only to outputs that pass by rule 2.
 
     Edge cases:
         * nan or inf, the same on both sides: left out; else an error. All left out: pass.
@@ -70,28 +76,30 @@ class FirstStage:
     def __init__(self) -> None:
         self._limits = load_first_stage()
 
-    def judge_alone(self, output: Output, standard: str, numbers: Mapping[str, float | int], direction: str) -> Judged:
+    def judge_alone(
+        self, output: Output, standard: str, numbers: Mapping[str, float | int], direction: str
+    ) -> OutputVerdict:
         """Return the yardstick's verdict where it is another: error, or warning for an explained error."""
         judged = output.once(self._judge)
         messages = tuple(text for text in judged.messages if isinstance(text, RoundingMessage))
         if not messages:
-            return Judged(Status.SKIP)
+            return OutputVerdict(Status.SKIP)
         status = Status.WARNING if judged.status is Status.ERROR else Status.ERROR
-        return Judged(status, messages=messages)
+        return OutputVerdict(status, messages=messages)
 
-    def judge(self, output: Output) -> Judged:
+    def judge(self, output: Output) -> OutputVerdict:
         """Return the status of one output."""
         judged = output.once(self._judge)
         if judged.status is Status.ERROR and output.api == TOPK_API:
             return judged._replace(messages=(*judged.messages, TOPK_HINT))
         return judged
 
-    def _judge(self, output: Output) -> Judged:
+    def _judge(self, output: Output) -> OutputVerdict:
         bench, device = output.bench, output.device
         if type(bench) is not type(device):
-            return Judged(Status.ERROR, messages=(TYPE_DIFFERS,))
+            return OutputVerdict(Status.ERROR, messages=(TYPE_DIFFERS,))
         if bench is None:
-            return Judged(Status.SKIP, messages=(NO_BENCH,))
+            return OutputVerdict(Status.SKIP, messages=(NO_BENCH,))
         if not isinstance(bench, Array):
             return judge_value(output)
         kind = classify_dtype(bench)
@@ -99,25 +107,25 @@ class FirstStage:
         if problem is not None:
             return problem
         if self._limits["dropout"]["word"] in output.api:
-            return Judged(to_status(zeros_agree(bench, device, self._limits["dropout"])), shown=False)
+            return OutputVerdict(to_status(zeros_agree(bench, device, self._limits["dropout"])), shown=False)
         if output.is_random:
             alike = distributions_agree(bench, device, self._limits["random"])
-            return Judged(to_status(alike), messages=(RANDOM if alike else RANDOM_DIFFERS,))
+            return OutputVerdict(to_status(alike), messages=(RANDOM if alike else RANDOM_DIFFERS,))
         if kind == FLOAT:
             return self._measure_rounding(output)
         if output.api in self._limits["quantisation"]["apis"]:
             return self._judge_quantised(output)
         rate = output.once(measure_error_rate)
-        return Judged(to_status(rate == 0), {"error_rate": rate}, (_create_error_rate_message(device),))
+        return OutputVerdict(to_status(rate == 0), {"error_rate": rate}, (_create_error_rate_message(device),))
 
-    def _judge_quantised(self, output: Output) -> Judged:
+    def _judge_quantised(self, output: Output) -> OutputVerdict:
         """Return the verdict on a quantised output, whose integers may differ by 1 through rounding."""
         distance = _measure_largest_distance(output.device.values, output.bench.values)
         ok = distance <= self._limits["quantisation"]["max_abs_error"]
-        return Judged(to_status(ok), {"max_abs_error": distance})
+        return OutputVerdict(to_status(ok), {"max_abs_error": distance})
 
-    def _measure_rounding(self, output: Output) -> Judged:
-        """Return the verdict by the limits, with what the yardstick says against it."""
+    def _measure_rounding(self, output: Output) -> OutputVerdict:
+        """Return the verdict by the limits, with a message if the yardstick disagrees."""
         judged = self._judge_floats(output)
         is_small = judged.status is Status.PASS and not RATIO_KEYS & judged.numbers.keys()
         if INF_NAN_DIFFER in judged.messages or (output.moved is None and not is_small):
@@ -125,35 +133,37 @@ class FirstStage:
         measured = output.once(measure)
         if measured.is_beyond == (judged.status is Status.ERROR):
             return judged
-        return judged._replace(messages=(*judged.messages, RoundingMessage(*rounding_message(measured))))
+        return judged._replace(messages=(*judged.messages, RoundingMessage(*create_rounding_message(measured))))
 
-    def _judge_floats(self, output: Output) -> Judged:
+    def _judge_floats(self, output: Output) -> OutputVerdict:
         elements, largest = output.once(Elements), output.once(measure_extrema)
         if largest.apart:
-            return Judged(Status.ERROR, messages=(INF_NAN_DIFFER,))
+            return OutputVerdict(Status.ERROR, messages=(INF_NAN_DIFFER,))
         if not largest.size:
-            return Judged(Status.PASS)
+            return OutputVerdict(Status.PASS)
         numbers: dict[str, float | int] = {}
         messages: tuple[Message, ...] = ()
         has_device, has_bench = (side > self._limits["zero"] for side in (largest.device, largest.bench))
         if largest.size == 1:
             messages = (ONE_ELEMENT,)
         elif has_device != has_bench:
-            return Judged(Status.ERROR, messages=(ONE_SIDE_ZERO,))
+            return OutputVerdict(Status.ERROR, messages=(ONE_SIDE_ZERO,))
         elif has_device:
             numbers["cosine"] = measure_cosine(elements, largest)
             if not numbers["cosine"] > self._limits["cosine"]:
-                return Judged(Status.ERROR, numbers, (_create_cosine_message(self._limits["cosine"], largest.error),))
+                return OutputVerdict(
+                    Status.ERROR, numbers, (_create_cosine_message(self._limits["cosine"], largest.error),)
+                )
         numbers["max_abs_error"] = largest.error
         if largest.error < elements.limit(self._limits["max_abs_error"]):
-            return Judged(Status.PASS, numbers, messages)
+            return OutputVerdict(Status.PASS, numbers, messages)
         status, missed = self._judge_ratios(elements, numbers)
-        return Judged(status, numbers, (*messages, *missed))
+        return OutputVerdict(status, numbers, (*messages, *missed))
 
     def _judge_ratios(self, elements: Elements, numbers: dict[str, float | int]) -> tuple[Status, tuple[Message, ...]]:
         """Return error if the first share is too small, warning if the second is, else pass, with messages.
 
-        The shares that were looked at are added to ``numbers``.
+        The computed shares are added to ``numbers``.
         """
         keys = get_for_dtype(self._limits["ratios"], elements.kind)
         shares = measure_shares_below(elements, [self._limits[key] for key in keys])
@@ -176,7 +186,7 @@ def classify_dtype(array: Array) -> str:
     return BOOL if dtype == np.uint8 else CLASS_BY_NUMPY_KIND.get(dtype.kind, OTHER)
 
 
-def judge_incomparable(bench: Array, device: Array, kind: str) -> Judged | None:
+def judge_incomparable(bench: Array, device: Array, kind: str) -> OutputVerdict | None:
     """Return the verdict on two arrays that cannot be compared by their values; None if they can.
 
     Args:
@@ -187,14 +197,14 @@ def judge_incomparable(bench: Array, device: Array, kind: str) -> Judged | None:
     if bench.values.shape != device.values.shape:
         shapes = f"{bench.values.shape}, {device.values.shape}"
         message = Message(f"bench与npu输出的shape不同: {shapes}", f"bench and npu output shape differ: {shapes}")
-        return Judged(Status.ERROR, messages=(message,))
+        return OutputVerdict(Status.ERROR, messages=(message,))
     if classify_dtype(device) != kind:
         message = Message(f"bench {bench.dtype}, npu {device.dtype}: cannot compare.")
-        return Judged(Status.ERROR, messages=(message,))
+        return OutputVerdict(Status.ERROR, messages=(message,))
     if kind in (COMPLEX, OTHER):
-        return Judged(Status.SKIP, messages=(Message(f"{device.dtype}: not supported"),))
+        return OutputVerdict(Status.SKIP, messages=(Message(f"{device.dtype}: not supported"),))
     if not bench.values.size:
-        return Judged(Status.SKIP, messages=(NO_ELEMENTS,))
+        return OutputVerdict(Status.SKIP, messages=(NO_ELEMENTS,))
     return None
 
 
@@ -218,15 +228,15 @@ def _create_error_rate_message(array: Array) -> Message:
     )
 
 
-def judge_value(output: Output) -> Judged:
+def judge_value(output: Output) -> OutputVerdict:
     """Return pass if two plain values are equal, or random; nan equals nan."""
     bench, device = output.bench, output.device
     if not isinstance(bench, PLAIN_TYPES):
-        return Judged(Status.SKIP, messages=(Message(f"{type(bench).__name__}: not supported"),))
+        return OutputVerdict(Status.SKIP, messages=(Message(f"{type(bench).__name__}: not supported"),))
     if output.is_random:
-        return Judged(Status.PASS, messages=(RANDOM,))
+        return OutputVerdict(Status.PASS, messages=(RANDOM,))
     equal = bench == device or (bench != bench and device != device)
-    return Judged(to_status(equal), {"error_rate": 0 if equal else 1})
+    return OutputVerdict(to_status(equal), {"error_rate": 0 if equal else 1})
 
 
 def _measure_largest_distance(first: Flat, second: Flat) -> int:

@@ -7,7 +7,13 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
-from probe_precheck.api import Array, Judged, Message, Output, Status
+from probe_precheck.api import (
+    Array,
+    Message,
+    Output,
+    OutputVerdict,
+    Status,
+)
 
 from probe_metrics.standards.distribution import distributions_agree, zeros_agree
 from probe_metrics.standards.elements import Elements, Flat
@@ -47,14 +53,14 @@ class MintStage:
         self._limits = load_section("mint_stage")
         self._solo = SoloVerdict()
 
-    def judge(self, output: Output) -> Judged:
+    def judge(self, output: Output) -> OutputVerdict:
         """Return the status of one output."""
         problem = judge_without_values(output)
         if problem is not None:
             return problem
         close = output.once(measure_closeness)
         if close.apart:
-            return Judged(Status.ERROR, messages=(INF_NAN_DIFFER,))
+            return OutputVerdict(Status.ERROR, messages=(INF_NAN_DIFFER,))
         missed = []
         if not close.cosine > self._limits["cosine"]:
             missed.append(_create_cosine_message(self._limits["cosine"]))
@@ -65,25 +71,27 @@ class MintStage:
             "max_abs_error": close.max_abs_error,
             "max_relative_error": close.max_relative_error,
         }
-        return Judged(to_status(not missed), numbers, tuple(missed))
+        return OutputVerdict(to_status(not missed), numbers, tuple(missed))
 
-    def judge_alone(self, output: Output, standard: str, numbers: Mapping[str, float | int], direction: str) -> Judged:
+    def judge_alone(
+        self, output: Output, standard: str, numbers: Mapping[str, float | int], direction: str
+    ) -> OutputVerdict:
         """Return the verdict of the API's standard without a second machine."""
         problem = judge_without_values(output)
         if problem is not None:
             return problem._replace(messages=problem.messages if problem.status is Status.ERROR else ())
         if classify_dtype(output.bench) == FLOAT and output.once(measure_closeness).apart:
-            return Judged(Status.ERROR, messages=(INF_NAN_DIFFER,))
+            return OutputVerdict(Status.ERROR, messages=(INF_NAN_DIFFER,))
         return self._solo.judge(output, standard, numbers, direction)
 
 
-def judge_without_values(output: Output) -> Judged | None:
+def judge_without_values(output: Output) -> OutputVerdict | None:
     """Return the verdict on an output that is not compared element by element; None for all other outputs."""
     bench, device = output.bench, output.device
     if type(bench) is not type(device):
-        return Judged(Status.ERROR, messages=(TYPE_DIFFERS,))
+        return OutputVerdict(Status.ERROR, messages=(TYPE_DIFFERS,))
     if bench is None:
-        return Judged(Status.SKIP, messages=(NO_BENCH,))
+        return OutputVerdict(Status.SKIP, messages=(NO_BENCH,))
     if not isinstance(bench, Array):
         return judge_value(output)
     problem = judge_incomparable(bench, device, classify_dtype(bench))
@@ -91,9 +99,9 @@ def judge_without_values(output: Output) -> Judged | None:
         return problem
     limits = load_first_stage()
     if limits["dropout"]["word"] in output.api:
-        return Judged(to_status(zeros_agree(bench, device, limits["dropout"])), messages=(RANDOM,))
+        return OutputVerdict(to_status(zeros_agree(bench, device, limits["dropout"])), messages=(RANDOM,))
     alike = distributions_agree(bench, device, limits["random"])
-    return Judged(to_status(alike), messages=(RANDOM if alike else RANDOM_DIFFERS,))
+    return OutputVerdict(to_status(alike), messages=(RANDOM if alike else RANDOM_DIFFERS,))
 
 
 class Closeness(NamedTuple):

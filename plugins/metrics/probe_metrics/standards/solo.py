@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Mapping
 
 import numpy as np
-from probe_precheck.api import Judged, Message, Output, Status
+from probe_precheck.api import Message, Output, OutputVerdict, Status
 from probe_precheck.model import FORWARD
-from probe_precheck.yardstick import measure, rounding_message
+from probe_precheck.yardstick import create_rounding_message, measure
 
 from probe_metrics.standards.binary_consistency import measure_error_rate
 from probe_metrics.standards.distribution import round_to_device
@@ -48,7 +48,7 @@ class SoloVerdict:
             "dual_thousandth": _is_within_a_thousandth,
         }
 
-    def judge(self, output: Output, standard: str, numbers: Numbers, direction: str) -> Judged:
+    def judge(self, output: Output, standard: str, numbers: Numbers, direction: str) -> OutputVerdict:
         """Return the verdict on two arrays of one shape and class, with inf and nan at the same places.
 
         Args:
@@ -59,19 +59,21 @@ class SoloVerdict:
         """
         if classify_dtype(output.bench) != FLOAT:
             wrong = output.once(measure_error_rate)
-            return Judged(to_status(wrong == 0), messages=() if wrong == 0 else (_create_unequal_message(wrong),))
+            return OutputVerdict(
+                to_status(wrong == 0), messages=() if wrong == 0 else (_create_unequal_message(wrong),)
+            )
         meets = self._meets.get(standard)
         if meets is not None and meets(output, numbers):
-            return Judged(Status.PASS)
+            return OutputVerdict(Status.PASS)
         measured = output.once(measure)
         strict = self._limits["strict"].get(standard) if direction == FORWARD else None
         if strict is not None:
             ok = measured.largest <= strict * get_for_dtype(self._limits["eps"], output.device.kind)
-            return Judged(to_status(ok), messages=() if ok else (_create_missed_message(standard),))
+            return OutputVerdict(to_status(ok), messages=() if ok else (_create_missed_message(standard),))
         if not measured.is_beyond:
-            return Judged(Status.PASS)
-        texts = (text.partition("; ")[2] for text in rounding_message(measured))
-        return Judged(Status.ERROR, messages=(Message(*(f"ERROR: {text}" for text in texts)),))
+            return OutputVerdict(Status.PASS)
+        texts = (text.partition("; ")[2] for text in create_rounding_message(measured))
+        return OutputVerdict(Status.ERROR, messages=(Message(*(f"ERROR: {text}" for text in texts)),))
 
 
 def _is_exact(output: Output, numbers: Numbers) -> bool:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from probe_precheck.settings import release_named
+from probe_precheck.releases import resolve_release
 
 from probe_core.errors import UserError
 from probe_core.files.packaged import load_yaml
 
 FIRST_STAGE = "first_stage"
 NON_RELEASE_SECTIONS = (FIRST_STAGE, "mint_stage", "solo")
-"""Names of sections that are no release."""
+"""Names of sections that do not belong to a release."""
 
 
 def load_first_stage() -> Mapping[str, Any]:
@@ -36,7 +36,7 @@ def load_thresholds(release: str, standard: str) -> Mapping[str, Any]:
     Raises:
         UserError: There is no such release.
     """
-    thresholds, release = load_yaml(__package__, "thresholds.yaml"), release_named(release)
+    thresholds, release = load_yaml(__package__, "thresholds.yaml"), resolve_release(release)
     releases = [name for name in thresholds if name not in NON_RELEASE_SECTIONS]
     if release not in releases:
         raise UserError(

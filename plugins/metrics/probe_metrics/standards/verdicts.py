@@ -24,29 +24,29 @@ def to_status(ok: bool) -> Status:
     return Status.PASS if ok else Status.ERROR
 
 
-def create_limit_message(column: Column, status: Status, as_well: bool = False) -> Message:
+def create_limit_message(column: Column, status: Status, gpu_fails: bool = False) -> Message:
     """Return the message of a number over its limit.
 
     Args:
         column: The column of the number, which the message names.
         status: Warning or error.
-        as_well: Add that the GPU's number is over the limit too; the verdict stays
+        gpu_fails: True to add that the number of the GPU is also over the limit. This does not change the verdict
             (docs/standards.md#methods).
     """
-    level, gpu_fails = status.value.upper(), GPU_FAILS_SUFFIX if as_well else ""
+    level, suffix = status.value.upper(), GPU_FAILS_SUFFIX if gpu_fails else ""
     return Message(
-        f"{level}: {column.chinese}超过阈值{gpu_fails}",
-        f"{level}: {column.english} is over the limit{gpu_fails}",
+        f"{level}: {column.chinese}超过阈值{suffix}",
+        f"{level}: {column.english} is over the limit{suffix}",
     )
 
 
 def create_zero_rate_message(key: str, gpu: Numbers) -> Message:
     """Return the message of a rate in the details' column ``key`` that is not 0."""
-    return create_limit_message(MEASURED_COLUMNS[key], Status.ERROR, as_well=find_number(gpu, key) not in (None, 0))
+    return create_limit_message(MEASURED_COLUMNS[key], Status.ERROR, gpu_fails=find_number(gpu, key) not in (None, 0))
 
 
 def find_number(numbers: Numbers, key: str) -> float | None:
-    """Return the number in a cell that a verdict does not need; None if the cell holds none."""
+    """Return the number in a cell that a verdict does not need; None if the cell does not contain a number."""
     try:
         return numbers.get(key)
     except UnusableCell:
@@ -67,7 +67,7 @@ def judge_zero_rates(
         Statuses, cells and messages, to be joined with others.
 
     Raises:
-        UnusableCell: A rate of the device under test is no number.
+        UnusableCell: A rate of the device under test is not a number.
     """
     statuses: list[Status] = []
     cells: dict[str, float | str] = {}

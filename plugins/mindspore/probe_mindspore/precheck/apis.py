@@ -10,7 +10,7 @@ from typing import Any
 
 from probe_matching.api import NameTable
 from probe_precheck.api import NotRun
-from probe_precheck.model import unknown_function
+from probe_precheck.model import describe_unknown_function
 
 from probe_mindspore.names import load_table
 from probe_mindspore.precheck.rules import rules
@@ -57,7 +57,7 @@ def find_device_function(scope: str, api: str) -> Callable[..., Any]:
         raise NotRun(f"{scope}.{api} is not run: its output is uninitialised memory. SKIP.")
     attribute = _find_attribute(_place(PLACES[scope][0]), api)
     if callable(attribute) and not _may_be_named(f"{scope}.{api}"):
-        raise NotRun(unknown_function(f"{scope}.{api}"))
+        raise NotRun(describe_unknown_function(f"{scope}.{api}"))
     if not callable(attribute):
         import mindspore
 

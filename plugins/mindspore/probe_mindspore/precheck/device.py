@@ -11,8 +11,8 @@ from typing import Any
 import mindspore
 import numpy as np
 from probe_precheck.api import Array
-from probe_precheck.model import plain_output
-from probe_precheck.settings import missing_device
+from probe_precheck.model import convert_output
+from probe_precheck.runner_options import create_device_error
 
 from probe_mindspore.precheck.apis import is_in_place
 from probe_mindspore.precheck.random_arrays import round_to_dtype
@@ -51,10 +51,10 @@ def select_device(text: str) -> str:
     elif text:
         kind = next((name for name in ACCELERATORS if mindspore.hal.is_available(name)), None)
         if kind is None:
-            raise missing_device(text)
+            raise create_device_error(text)
         count = mindspore.hal.device_count(kind)
         if int(text) >= count:
-            raise missing_device(text, count)
+            raise create_device_error(text, count)
         mindspore.set_device(kind, int(text))
     mindspore.runtime.launch_blocking()
     return str(mindspore.get_context("device_target"))
@@ -119,7 +119,7 @@ def create_tensor(argument: TensorArgument) -> Any:
 
 def convert_to_arrays(value: Any) -> Any:
     """Return ``value`` with arrays in place of tensors, which hold copies of their values."""
-    return plain_output(value, _convert_leaf)
+    return convert_output(value, _convert_leaf)
 
 
 def _convert_leaf(value: Any) -> Any:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from probe_precheck.api import Array, Call, Outputs, file_name
-from probe_precheck.scripts import script_of
+from probe_precheck.api import Array, Call, Outputs, make_file_name
+from probe_precheck.scripts import render_script
 
 from probe_core.files.atomic import replace_file, write_text
 from probe_mindspore.precheck.apis import PLACES
@@ -47,7 +47,7 @@ def save(call: Call, data: ReproductionData, directory: Path) -> Path:
     Returns:
         The path of the script.
     """
-    name = file_name(call.name)
+    name = make_file_name(call.name)
     for argument in data.arguments.tensors:
         _save(directory / f"{_format_file_name(argument)}.npy", argument.values)
     for i, gradient in enumerate(data.gradients):
@@ -71,7 +71,7 @@ def _save(path: Path, values: Any) -> None:
 
 def _format_file_name(argument: TensorArgument) -> str:
     """Return the name of an argument's file, without its suffix."""
-    return file_name(argument.place)
+    return make_file_name(argument.place)
 
 
 def _format_mindspore_value(value: Any, _: str) -> str | None:
@@ -90,4 +90,4 @@ def _format_script(call: Call, name: str, data: ReproductionData) -> str:
         "@BACKWARD@": str(data.backward is not None),
     }
     arguments = data.arguments
-    return script_of(__package__, call, arguments.positional, arguments.keywords, _format_mindspore_value, values)
+    return render_script(__package__, call, arguments.positional, arguments.keywords, _format_mindspore_value, values)

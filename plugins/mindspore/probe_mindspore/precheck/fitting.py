@@ -9,14 +9,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from probe_precheck.fitting import Given, size_of
+from probe_precheck.fitting import RecordedArguments, find_indexed_size
 
 from probe_mindspore.precheck.rules import rules
 from probe_mindspore.precheck.tensors import Values
 
 
 def fit_values(
-    values: Values, api: str, rule: Mapping[str, Any], call_arguments: Given, generator: np.random.Generator
+    values: Values, api: str, rule: Mapping[str, Any], call_arguments: RecordedArguments, generator: np.random.Generator
 ) -> Values:
     """Return random values, changed so that an API accepts them.
 
@@ -32,7 +32,7 @@ def fit_values(
     """
     is_index = values.dtype.kind in "iu"
     if "index_of" in rule and is_index:
-        size, dim = size_of(rules, api, rule["index_of"], call_arguments)
+        size, dim = find_indexed_size(rules, api, rule["index_of"], call_arguments)
         if size is None or size < 1:
             return values
         if rule.get("unique") and dim is not None:

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from probe_precheck.api import range_of, seed_at
-from probe_precheck.rebuild import Range, need_finite, never_random
+from probe_precheck.api import derive_seed, read_range
+from probe_precheck.rebuild import Range, check_finite_range, create_not_random_error
 
 from probe_mindspore.precheck.tensors import STORAGE_DTYPES, Values
 
@@ -22,7 +22,7 @@ MAX_VALUES = {"BFloat16": 3.3895313892515355e38}
 
 def create_generator(seed: int, place: str) -> np.random.Generator:
     """Return the generator of the tensor at ``place``, such as ``Mint.add.0.forward.input.1``."""
-    return np.random.default_rng(seed_at(seed, place, 16))
+    return np.random.default_rng(derive_seed(seed, place, 16))
 
 
 def draw_array(leaf: Mapping[str, Any], dtype: str, shape: tuple[int, ...], generator: np.random.Generator) -> Values:
@@ -41,8 +41,8 @@ def draw_array(leaf: Mapping[str, Any], dtype: str, shape: tuple[int, ...], gene
     if 0 in shape:
         return np.empty(shape, stored)
     if stored.kind == "c":
-        raise never_random(dtype)
-    limits = range_of(leaf)
+        raise create_not_random_error(dtype)
+    limits = read_range(leaf)
     if stored.kind == "f":
         values = _draw_floats(limits, dtype, stored, shape, generator)
     else:
@@ -65,7 +65,7 @@ def _draw_integers(
     limits: Range, stored: np.dtype[Any], shape: tuple[int, ...], generator: np.random.Generator
 ) -> Values:
     """Return random integers, evenly distributed, or booleans among the recorded ones."""
-    need_finite("an integer", *limits)
+    check_finite_range("an integer", *limits)
     if stored.kind == "b":
         ends = sorted((int(limits.low), int(limits.high)))
         drawn: Values = generator.integers(ends[0], ends[1], shape, endpoint=True)

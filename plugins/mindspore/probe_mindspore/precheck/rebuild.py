@@ -7,9 +7,16 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from probe_precheck.api import Call, Unbuildable, Walk, arguments_of, common_value, value_of
-from probe_precheck.fitting import Given, rule_for
-from probe_precheck.rebuild import described_leaves, limit_size, recorded_array
+from probe_precheck.api import (
+    ArgumentConverter,
+    Call,
+    Unbuildable,
+    get_arguments,
+    parse_tensor,
+    rebuild_plain_value,
+)
+from probe_precheck.fitting import RecordedArguments, find_input_rule
+from probe_precheck.rebuild import check_tensor_memory, list_descriptions, read_recorded_array
 from probe_recording.api import leaf_of
 
 from probe_core.model import Value
@@ -50,14 +57,14 @@ class Rebuilder:
         Raises:
             Unbuildable: An argument cannot be rebuilt; the message says why.
         """
-        call_arguments = arguments_of(call)
+        call_arguments = get_arguments(call)
         positional, keywords = self._walk(call, call_arguments).arguments(call, call_arguments)
         return Arguments(tuple(positional), keywords)
 
     def rebuild_gradients(self, call: Call) -> list[TensorArgument | None]:
         """Return the gradient of each output that the backward pass of a call received; None if it was not recorded."""
         assert call.backward is not None
-        walk = self._walk(call, Given([], {}))
+        walk = self._walk(call, RecordedArguments([], {}))
         gradients = walk.value(call.backward.get("input", []), f"{call.name}.backward.input")
         return [item if isinstance(item, TensorArgument) else None for item in iterate_leaves(gradients)]
 
@@ -70,7 +77,7 @@ class Rebuilder:
             shape: The shape to use.
         """
         assert call.backward is not None
-        described = described_leaves(call.backward.get("input", []))
+        described = list_descriptions(call.backward.get("input", []))
         leaf = {**described[index], "shape": list(shape)}
         leaf.pop("data_name", None)
         return self.rebuild_tensor(leaf, f"{call.name}.backward.input.{index}")
@@ -85,29 +92,34 @@ class Rebuilder:
         Raises:
             Unbuildable: The tensor cannot be rebuilt; the message says why.
         """
-        value = value_of(leaf, place, leaf_of)
+        value = parse_tensor(leaf, place, leaf_of)
         dtype = parse_dtype_name(str(leaf.get("dtype")))
         if dtype not in STORAGE_DTYPES or value.shape is None:
             raise Unbuildable(f"Tensors of dtype {leaf.get('dtype')} cannot be rebuilt. SKIP.")
-        limit_size(value.shape, np.dtype(STORAGE_DTYPES[dtype]).itemsize, self._max_bytes)
+        check_tensor_memory(value.shape, np.dtype(STORAGE_DTYPES[dtype]).itemsize, self._max_bytes)
         if value.data_name is None or value.is_empty:
             drawn = draw_array(leaf, dtype, value.shape, create_generator(self._seed, place))
             return TensorArgument(drawn, dtype, place)
-        array = recorded_array(self._tensors, value)
+        array = read_recorded_array(self._tensors, value)
         return TensorArgument(_convert_recorded(array, dtype, value.data_name), dtype, place)
 
-    def _walk(self, call: Call, call_arguments: Given) -> Walk:
+    def _walk(self, call: Call, call_arguments: RecordedArguments) -> ArgumentConverter:
         """Return the walk that rebuilds the values of a call."""
-        return Walk(
+        return ArgumentConverter(
             partial(self._build_argument, call.api, call_arguments), lambda item, _: decode_plain_value(item), tuple
         )
 
     def _build_argument(
-        self, api: str, call_arguments: Given, leaf: Mapping[str, Any], place: str, position: int | str | None
+        self,
+        api: str,
+        call_arguments: RecordedArguments,
+        leaf: Mapping[str, Any],
+        place: str,
+        position: int | str | None,
     ) -> TensorArgument:
         """Return a tensor argument; random values are adapted to what the API accepts."""
         tensor = self.rebuild_tensor(leaf, place)
-        rule = rule_for(rules, api, position) if leaf.get("data_name") is None else None
+        rule = find_input_rule(rules, api, position) if leaf.get("data_name") is None else None
         if rule is None:
             return tensor
         generator = create_generator(self._seed, f"{place}/fitted")
@@ -126,7 +138,7 @@ def decode_plain_value(item: Mapping[str, Any]) -> Any:
         if name not in STORAGE_DTYPES:
             raise Unbuildable(f"There is no dtype {value}. SKIP.")
         return DType(name)
-    plain = common_value(item)
+    plain = rebuild_plain_value(item)
     return plain.item() if isinstance(plain, np.generic) else plain
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from probe_precheck.api import Array, Call, Message, Unbuildable
-from probe_precheck.rebuild import described_leaves, is_recorded
+from probe_precheck.rebuild import is_recorded, list_descriptions
 
 from probe_mindspore.precheck.rebuild import Rebuilder
 from probe_mindspore.precheck.rules import rules
@@ -28,7 +28,7 @@ AGAIN = Message(
 
 def has_recorded(call: Call) -> bool:
     """Return True if the values of all outputs of a call were recorded."""
-    described = described_leaves(call.forward.get("output"))
+    described = list_descriptions(call.forward.get("output"))
     tensors = [leaf for leaf in described if isinstance(leaf, Mapping) and "dtype" in leaf]
     recorded = [leaf for leaf in tensors if is_recorded(leaf)]
     return bool(recorded) and all(is_recorded(leaf) or 0 in leaf.get("shape", ()) for leaf in tensors)
@@ -50,7 +50,7 @@ def read_recorded_outputs(rebuilder: Rebuilder, call: Call, like: Any) -> Any:
 
 def _list_outputs(call: Call) -> list[Any]:
     """Return the descriptions of a call's outputs."""
-    return described_leaves(call.forward.get("output"))
+    return list_descriptions(call.forward.get("output"))
 
 
 def _read_value(rebuilder: Rebuilder, leaf: Any, place: str) -> Any:
@@ -80,7 +80,7 @@ def read_recorded_gradients(
         Unbuildable: The gradients do not fit the tensors, or cannot be read.
     """
     assert call.backward is not None
-    described = described_leaves(call.backward.get("output"))
+    described = list_descriptions(call.backward.get("output"))
     if not any(is_recorded(leaf) for leaf in described):
         return None
     floats = [tensor for tensor in tensors if tensor.is_float]

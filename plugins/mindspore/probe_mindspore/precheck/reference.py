@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from probe_precheck.api import Array
-from probe_precheck.model import plain_output
+from probe_precheck.model import convert_output
 
 from probe_mindspore.precheck.tensors import Arguments, DType, TensorArgument, Values, iterate_leaves, map_leaves
 
@@ -180,7 +180,7 @@ def run_backward(reference: TorchReference, gradients: Sequence[TensorArgument |
 
 def convert_to_arrays(value: Any) -> Any:
     """Return ``value`` with arrays in place of tensors."""
-    return plain_output(value, lambda item: convert_to_array(item) if isinstance(item, torch.Tensor) else str(item))
+    return convert_output(value, lambda item: convert_to_array(item) if isinstance(item, torch.Tensor) else str(item))
 
 
 def convert_to_array(tensor: torch.Tensor) -> Array:

@@ -18,12 +18,12 @@ from probe_precheck.api import (
     RunnerOptions,
     Skipped,
     Unbuildable,
-    arguments_of,
+    get_arguments,
 )
-from probe_precheck.memory import max_call_bytes, max_input_bytes
-from probe_precheck.model import BACKWARD, FORWARD, NEEDS_NONE, NOT_RECORDED
-from probe_precheck.rebuild import described_leaves, is_recorded, limit_call
-from probe_precheck.rules import package_text
+from probe_precheck.memory import get_max_call_bytes, get_max_input_bytes
+from probe_precheck.model import BACKWARD, FORWARD, NO_GRADIENT_TEXT, NO_RECORDED_GRADIENT_TEXT
+from probe_precheck.rebuild import check_call_memory, is_recorded, list_descriptions
+from probe_precheck.rules import read_package_text
 from probe_recording.api import load_npy
 from probe_recording.reading.tensors import open_tensors as stored_in
 
@@ -69,7 +69,7 @@ class MindSporeRunner:
     def __init__(self, instead: Mapping[str, Callable[..., Any]] | None = None) -> None:
         self._instead = instead or {}
         rules.load()  # a file that the installation lacks is reported before any call is run
-        package_text(__package__, "script.txt")
+        read_package_text(__package__, "script.txt")
 
     def apis(self) -> Set[str]:
         """Return the names, without their type, of all APIs that can be recorded.
@@ -110,8 +110,8 @@ class MindSporeRunner:
         device = select_device(options.device)
         directory = options.dump.parent / TENSOR_DIRECTORY
         tensors = stored_in(directory, _load)
-        self._rebuilder = Rebuilder(tensors, options.seed, max_input_bytes())
-        self._max_call_bytes = max_call_bytes()
+        self._rebuilder = Rebuilder(tensors, options.seed, get_max_input_bytes())
+        self._max_call_bytes = get_max_call_bytes()
         return device
 
     # -- running ---------------------------------------------------------------------------
@@ -129,7 +129,7 @@ class MindSporeRunner:
         arguments = self._rebuilder.rebuild_arguments(call)
         of_torch = find_reference_function(scope, api, arguments)
         outputs_on_meta = reference.compute_meta_outputs(of_torch, translate_arguments(scope, api, arguments))
-        limit_call(reference.estimate_memory(arguments, outputs_on_meta), self._max_call_bytes)
+        check_call_memory(reference.estimate_memory(arguments, outputs_on_meta), self._max_call_bytes)
         seed = self._options.seed
         try:
             bench = reference.run_forward(
@@ -170,19 +170,19 @@ class MindSporeRunner:
 
         scope, api, _ = call.parts
         function = self._instead.get(f"{scope}.{api}") or find_device_function(scope, api)
-        call_arguments = arguments_of(call)
+        call_arguments = get_arguments(call)
         sent = [call_arguments.positional, list(call_arguments.keywords.values()), call.forward.get("output")]
-        for leaf in described_leaves(sent):
+        for leaf in list_descriptions(sent):
             is_tensor = isinstance(leaf, Mapping) and "dtype" in leaf
             if is_tensor and not is_recorded(leaf) and 0 not in leaf.get("shape", ()):
                 raise Unbuildable("A tensor was sent without its values. SKIP.")
-        rebuilder = Rebuilder(tensors, self._options.seed, max_input_bytes())
+        rebuilder = Rebuilder(tensors, self._options.seed, get_max_input_bytes())
         arguments = rebuilder.rebuild_arguments(call)
         if rules.is_random(api, arguments.keywords):
             raise NotRun("It draws random numbers, so what was sent cannot be computed again. SKIP.")
         of_torch = find_reference_function(scope, api, arguments)
         outputs_on_meta = reference.compute_meta_outputs(of_torch, translate_arguments(scope, api, arguments))
-        limit_call(reference.estimate_memory(arguments, outputs_on_meta), self._max_call_bytes)
+        check_call_memory(reference.estimate_memory(arguments, outputs_on_meta), self._max_call_bytes)
         seed, is_raised = self._options.seed, api not in rules("not_raised")
         try:
             bench = reference.run_forward(
@@ -242,7 +242,13 @@ class MindSporeRunner:
         except Exception as error:
             return Skipped(shorten_error(error)), (), ()
         if not any(gradient is not None for gradient in gradients):
-            return Skipped(NEEDS_NONE if any(self._rebuilder.rebuild_gradients(call)) else NOT_RECORDED), (), ()
+            return (
+                Skipped(
+                    NO_GRADIENT_TEXT if any(self._rebuilder.rebuild_gradients(call)) else NO_RECORDED_GRADIENT_TEXT
+                ),
+                (),
+                (),
+            )
         try:
             expected_gradients: list[Array | None] = [*reference.run_backward(bench, gradients)]
         except Exception as error:
@@ -295,7 +301,7 @@ class MindSporeRunner:
     def _has_data(self, arguments: Arguments, call: Call) -> bool:
         """Return True if a call has tensors, and the values of any of them were recorded."""
         argument_fields = [call.forward.get("input_args"), list((call.forward.get("input_kwargs") or {}).values())]
-        return bool(arguments.tensors) and any(is_recorded(leaf) for leaf in described_leaves(argument_fields))
+        return bool(arguments.tensors) and any(is_recorded(leaf) for leaf in list_descriptions(argument_fields))
 
     # -- saving ----------------------------------------------------------------------------
 

@@ -15,8 +15,9 @@ from probe_core.plugins.manager import Manager
 from probe_core.terminal import plugin_options
 from probe_core.terminal.exit_codes import EXIT_FINDINGS, EXIT_FINISHED, EXIT_USER_ERROR
 from probe_core.terminal.spelling import Command, option
-from probe_precheck.cli.releases import ReleaseChoice
-from probe_precheck.settings import LANGUAGES, RELEASES
+from probe_precheck.cli.release_option import ReleaseChoice
+from probe_precheck.releases import RELEASES
+from probe_precheck.settings import LANGUAGES
 
 DETAILS_PATTERN = "accuracy_checking_details_*.csv"
 MAX_SHOWN_ROWS = 5
@@ -58,8 +59,8 @@ def api_precision_compare(
     """
     from probe_precheck.assignment import Assignment
     from probe_precheck.comparison import compare_details, write_comparison
-    from probe_precheck.model import Results
-    from probe_precheck.translation import in_language
+    from probe_precheck.model import ResultPaths
+    from probe_precheck.translation import translate
 
     npu, gpu = npu or _find_details_file("--npu"), gpu or _find_details_file("--gpu")
     if npu.resolve() == gpu.resolve():
@@ -82,7 +83,7 @@ def api_precision_compare(
         counts[level] += 1
         if level in ("error", "warning"):
             text = " ".join(message.text("en") for message in messages)
-            worst.append((level, api, in_language(text, "en")))
+            worst.append((level, api, translate(text, "en")))
     console.show(
         f"{format_count(len(comparison.apis), 'API')} judged by {format_count(len(comparison.rows), 'output')}"
     )
@@ -104,7 +105,7 @@ def api_precision_compare(
     console.show(f"  wrote {comparison.result}")
     console.show(f"  wrote {comparison.details}")
     for action, values in plugin_options.collect_option_actions(ctx, manager):
-        action(manager, Results(comparison.result, npu, gpu), values)
+        action(manager, ResultPaths(comparison.result, npu, gpu), values)
     is_judged = any(counts[level] for level in ("error", "warning", "pass"))
     if not is_judged:
         console.warn("No API was judged, because all are skipped.")

@@ -1,4 +1,4 @@
-"""``probe run-overflow-check``: recorded calls run again, to tell normal overflows from those of a device."""
+"""``probe run-overflow-check``: recorded calls run again, to distinguish normal overflows from those of a device."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from probe_core.terminal.exit_codes import EXIT_FINDINGS, EXIT_FINISHED, EXIT_US
 from probe_core.terminal.spelling import Command, option
 from probe_precheck.cli.run_ut import CPU, find_dump_file
 from probe_precheck.overflow import Overflow, OverflowPlan, OverflowResult, check_overflows
-from probe_precheck.settings import SEED, TIMEOUT
+from probe_precheck.runner_options import SEED, TIMEOUT
 
 _PATH = click.Path(path_type=Path)
 VERSION = 1
@@ -48,16 +48,16 @@ def run_overflow_check(
     ctx: click.Context, /, dump: Path, output: Path, device: str, jit_compile: bool, framework: str | None,
     only: tuple[str, ...], timeout: float, seed: int, fail_on: str | None,
 ) -> int:  # fmt: skip
-    """Run recorded calls on the device and as the reference, and tell which overflows are normal.
+    """Run recorded calls on the device and as the reference, and report which overflows are normal.
 
     \b
     probe run-overflow-check -i dump.json -d cpu
     """
     device = device.lower()
     if device not in ("", CPU) and not device.isdecimal():
-        raise UserError(f'"{make_printable(device)}" is no device.', "Give cpu, or an index such as -d 0.")
+        raise UserError(f'"{make_printable(device)}" is not a device.', "Give cpu, or an index such as -d 0.")
     if timeout != timeout:
-        raise UserError('"nan" is no time for --timeout.', "Give seconds, such as 600.")
+        raise UserError('"nan" is not a valid time for --timeout.', "Give seconds, such as 600.")
     framework = framework or ctx.meta.get("probe.framework")
     plan = OverflowPlan(find_dump_file(dump), framework, device, jit_compile, only, timeout, seed)
     with console.show_progress():
@@ -67,8 +67,8 @@ def run_overflow_check(
     if all(result.overflow is Overflow.SKIPPED for result in results):
         console.warn("Nothing was checked: all calls were skipped.")
         return EXIT_USER_ERROR if fail_on else EXIT_FINISHED
-    is_found = any(result.overflow is Overflow.ABNORMAL for result in results)
-    return EXIT_FINDINGS if fail_on and is_found else EXIT_FINISHED
+    has_abnormal = any(result.overflow is Overflow.ABNORMAL for result in results)
+    return EXIT_FINDINGS if fail_on and has_abnormal else EXIT_FINISHED
 
 
 def _write(results: Sequence[OverflowResult], output: Path) -> Path:
@@ -99,5 +99,5 @@ def _show_call(result: OverflowResult) -> None:
     side = ""
     if result.overflow is Overflow.ABNORMAL:
         side = f" (on the {'device' if result.device else 'reference'} only)"
-    colour = "red" if result.overflow is Overflow.ABNORMAL else None
-    console.show(f"  {console.style(result.overflow.value, fg=colour)}: {make_printable(result.name)}{side}")
+    color = "red" if result.overflow is Overflow.ABNORMAL else None
+    console.show(f"  {console.style(result.overflow.value, fg=color)}: {make_printable(result.name)}{side}")

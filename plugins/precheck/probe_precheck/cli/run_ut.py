@@ -21,8 +21,10 @@ from probe_core.terminal import plugin_options
 from probe_core.terminal.exit_codes import EXIT_DATA_LOST, EXIT_DEFECT, EXIT_FINDINGS, EXIT_FINISHED, EXIT_USER_ERROR
 from probe_core.terminal.spelling import Command, option
 from probe_precheck.cli import words
-from probe_precheck.cli.releases import ReleaseChoice
-from probe_precheck.settings import LANGUAGES, RELEASES, SEED, TIMEOUT
+from probe_precheck.cli.release_option import ReleaseChoice
+from probe_precheck.releases import RELEASES
+from probe_precheck.runner_options import SEED, TIMEOUT
+from probe_precheck.settings import LANGUAGES
 
 if TYPE_CHECKING:
     from probe_precheck.protocols import Receiver
@@ -44,19 +46,19 @@ class MultiValueCommand(Command):
 
 
 def spread_values(arguments: Sequence[str], options: Sequence[str]) -> list[str]:
-    """Return ``-d 0 1`` as ``-d 0 -d 1``: indices and ``cpu`` behind one of the options are its values."""
+    """Return ``-d 0 1`` as ``-d 0 -d 1``: indices and ``cpu`` after one of the options are its values."""
     result: list[str] = []
-    inside = False
+    is_value = False
     for argument in arguments:
         if argument in options:
-            inside = True
+            is_value = True
             result.append(argument)
-        elif inside and (argument.isdecimal() or argument.lower() == CPU):
+        elif is_value and (argument.isdecimal() or argument.lower() == CPU):
             if result[-1] not in options:
                 result.append(options[0])
             result.append(argument)
         else:
-            inside = False
+            is_value = False
             result.append(argument)
     return result
 
@@ -123,13 +125,12 @@ def run_ut(ctx: click.Context, /, **given: Any) -> int:
     help=f"Number of processes, at most {MAX_PROCESSES_PER_DEVICE} per device.")  # fmt: skip
 @click.pass_context
 def multi_run_ut(ctx: click.Context, /, workers: int, **given: Any) -> int:
-    """Run every recorded API alone and compare it as run-ut does, in several processes.
+    """Run every recorded API alone in several processes, and compare it as run-ut does.
 
     \b
     probe multi-run-ut -i dump.json -o checker_result -n 32 -d 0 1 2 3
 
-    A call that crashes or hangs ends its process and nothing else: its row says so, and the exit
-    code is 3.
+    A call that crashes or hangs ends only its process. Its row states this, and the exit code is 3.
     """
     return _check(ctx, workers, **given)
 
@@ -139,7 +140,7 @@ def _check(ctx: click.Context, workers: int, **given: Any) -> int:
     from probe_precheck.settings import read_settings
 
     if math.isnan(given["timeout"]):
-        raise UserError('"nan" is no time for --timeout.', "Give seconds, such as 600.")
+        raise UserError('"nan" is not a valid time for --timeout.', "Give seconds, such as 600.")
     given["devices"] = devices = _parse_devices(given["devices"])
     given["framework"] = given["framework"] or ctx.meta.get("probe.framework")
     settings = read_settings(given["config"])
@@ -158,7 +159,7 @@ def _check(ctx: click.Context, workers: int, **given: Any) -> int:
     del given["config"]
     limit = MAX_PROCESSES_PER_DEVICE * max(1, len(devices))
     if workers > limit:
-        console.warn(f"{workers} processes are more than {MAX_PROCESSES_PER_DEVICE} a device; {limit} are used.")
+        console.warn(f"{workers} processes are more than {MAX_PROCESSES_PER_DEVICE} per device; {limit} are used.")
         workers = limit
     plan = CheckPlan(
         dump=dump,
@@ -184,45 +185,45 @@ def _check(ctx: click.Context, workers: int, **given: Any) -> int:
     if checked.lost:
         return EXIT_DATA_LOST
     if fail_on and not words.is_judged(checked):
-        console.error("--fail-on cannot be judged: no call was checked.", "The lines above say why.")
+        console.error("--fail-on cannot be judged: no call was checked.", "The lines above state the reason.")
         return EXIT_USER_ERROR
     return EXIT_FINDINGS if fail_on and words.reaches(checked, fail_on) else EXIT_FINISHED
 
 
 def _find_receiver(ctx: click.Context, settings: Settings) -> tuple[Receiver | None, Mapping[str, Any]]:
-    """Return the plugin that receives calls from trainings, with its options; None if it is not requested."""
+    """Return the plugin that receives calls of trainings, and its options; None if it is not requested."""
     from probe_precheck.protocols import Receiver
 
     manager = ctx.find_object(Manager) or Manager()
     actions = plugin_options.collect_option_actions(ctx, manager)
-    asked = [(action, values) for action, values in actions if isinstance(action, Receiver)]
-    if not asked and settings.online is not None:
-        asked = [(manager.find("options", "online", OptionSpec).action({}), {})]
-    if asked and len(actions) > sum(isinstance(action, Receiver) for action, _ in actions):
+    receivers = [(action, values) for action, values in actions if isinstance(action, Receiver)]
+    if not receivers and settings.online is not None:
+        receivers = [(manager.find("options", "online", OptionSpec).action({}), {})]
+    if receivers and len(actions) > sum(isinstance(action, Receiver) for action, _ in actions):
         what = "Options such as --page have no effect on calls that a training sends."
-        raise UserError(what, "Leave them out.")
-    return asked[0] if asked else (None, {})
+        raise UserError(what, "Omit them.")
+    return receivers[0] if receivers else (None, {})
 
 
 def _extend(ctx: click.Context, checked: CheckSummary) -> None:
-    """Do the work of the options that plugins add."""
-    from probe_precheck.model import Result, Results, Status
+    """Call the functions of the options that plugins add."""
+    from probe_precheck.model import Result, ResultPaths, Status
 
     failed = {result.name: result for result in checked.failed}
 
-    def again(name: str) -> str:
+    def repeat(name: str) -> str:
         return words.build_repeat_command(failed.get(name) or Result(name, Status.PASS, None), checked.plan)
 
     manager = ctx.find_object(Manager) or Manager()
     for action, values in plugin_options.collect_option_actions(ctx, manager):
-        action(manager, Results(checked.files.result, again=again), values)
+        action(manager, ResultPaths(checked.files.result, again=repeat), values)
 
 
 def find_dump_file(path: Path) -> Path:
     """Return the ``dump.json`` that a path names: itself, or the only one in or below a directory."""
     if not path.is_dir():
         if not path.exists():
-            raise UserError(f'There is no "{path}".', "Give the dump.json of a run.")
+            raise UserError(f'"{path}" not found.', "Give the dump.json of a run.")
         return path
     if (path / "dump.json").is_file():
         return path / "dump.json"
@@ -230,7 +231,7 @@ def find_dump_file(path: Path) -> Path:
     if len(paths) == 1:
         return paths[0]
     raise UserError(
-        f"{path} holds {'several runs' if paths else 'no dump.json'}.",
+        f"{path} contains {'several runs' if paths else 'no dump.json'}.",
         "Give one of these:" if paths else "Give the dump.json of a run.",
         [str(candidate) for candidate in paths[:10]],
     )
@@ -240,9 +241,9 @@ def _parse_devices(texts: Sequence[str]) -> tuple[str, ...]:
     devices = tuple(device.lower() for device in texts)
     for device in devices:
         if device != CPU and not device.isdecimal():
-            raise UserError(f'"{device}" is no device.', "Give cpu, or indices such as -d 0 1.")
+            raise UserError(f'"{device}" is not a device.', "Give cpu, or indices such as -d 0 1.")
     if len(set(devices)) < len(devices):
-        raise UserError("A device is named twice.", "Name each once, such as -d 0 1 2 3.")
+        raise UserError("A device is named twice.", "Name each device once, such as -d 0 1 2 3.")
     if CPU in devices and len(devices) > 1:
         raise UserError("The CPU and accelerators exclude each other.", "Give -d cpu, or indices.")
     return devices

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 _REPEATED_OPTIONS = {"framework": "--framework", "seed": "--seed", "release": "--standard", "standards": "--assign",
              "timeout": "--timeout", "jit_compile": "--jit-compile"}  # fmt: skip
-"""Options that the repetition of one call takes over from the run, unless they have their default."""
+"""Options of the run that the command to repeat a call contains, unless they have their default."""
 MAX_SHOWN_APIS = 5
 MAX_SHOWN_REASONS = 5
 _JUDGED_STATUSES = (Status.ERROR, Status.WARNING, Status.PASS)
-_STATUS_COLOURS = {Status.ERROR: "red", Status.WARNING: "yellow", Status.PASS: "green", Status.SKIP: None}
+_STATUS_COLORS = {Status.ERROR: "red", Status.WARNING: "yellow", Status.PASS: "green", Status.SKIP: None}
 _STATUS_WORDS = {Status.ERROR: "error", Status.WARNING: "warning", Status.PASS: "pass", Status.SKIP: "SKIP"}
 """Words of the statuses, as the table spells them."""
 _SHOWN_NUMBERS = (("cosine", "cosine"), ("max_abs_error", "max abs error"), ("thousandth", "within 1/1000"),
@@ -37,12 +37,12 @@ def print_summary(summary: CheckSummary) -> None:
     text = f"{summary.total:,} {calls} checked, of {len(summary.apis):,} {apis}"
     show(f"{text}, {summary.earlier:,} of them in an earlier run" if summary.earlier else text)
     parts = [
-        style(f"{summary.counts[status]:,} {word}", fg=_STATUS_COLOURS[status] if summary.counts[status] else None)
+        style(f"{summary.counts[status]:,} {word}", fg=_STATUS_COLORS[status] if summary.counts[status] else None)
         for status, word in _STATUS_WORDS.items()
     ]
     show(f"  {', '.join(parts)}")
     if not is_judged(summary):
-        warn(f"Nothing was checked: {_describe_all_skipped(summary)}, so the result says nothing about any API.")
+        warn(f"Nothing was checked: {_describe_all_skipped(summary)}, so the result contains no verdict on an API.")
     if summary.passing_standard:
         count = summary.passing_standard
         show(f"  {count:,} of the errors pass by their standard, which takes the dtype into account")
@@ -61,7 +61,7 @@ def print_summary(summary: CheckSummary) -> None:
         show(f"    {count:,} × {make_printable(reason, 160)}")
     if unshown := summary.reasons.most_common()[MAX_SHOWN_REASONS:]:
         rest = sum(count for _, count in unshown)
-        show(f"    {rest:,} for {format_count(len(unshown), 'other reason')}, which the result gives")
+        show(f"    {rest:,} for {format_count(len(unshown), 'other reason')}, which the result states")
     if summary.error_directory is not None:
         show(f"  data of calls that did not pass: {summary.error_directory}")
     show(f"  wrote {summary.files.result}")
@@ -71,7 +71,7 @@ def print_summary(summary: CheckSummary) -> None:
         show(f"    probe explain {shlex.quote(str(summary.plan.dump))}")
     if summary.lost:
         more = f" and {len(summary.lost) - 1} more" if len(summary.lost) > 1 else ""
-        warn(f"{make_printable(summary.lost[0].name)}{more} took the process with it; the message says how.")
+        warn(f"{make_printable(summary.lost[0].name)}{more} ended the worker process; the message states how.")
 
 
 def _print_failed(results: list[Result], calls: int, plan: CheckPlan) -> None:
@@ -96,7 +96,7 @@ def _print_failed(results: list[Result], calls: int, plan: CheckPlan) -> None:
 
 
 def build_repeat_command(result: Result, plan: CheckPlan) -> str:
-    """Return the command that repeats a call: its script if there is one, else this check of it alone."""
+    """Return the command that repeats a call: its script if there is one, or else a check of this call only."""
     if result.script:
         return f"{shlex.quote(sys.executable)} {shlex.quote(result.script)}"
     words = ["probe", "run-ut", "-i", str(plan.dump), "--only", result.name]
@@ -110,14 +110,14 @@ def build_repeat_command(result: Result, plan: CheckPlan) -> str:
 
 
 def get_severity_key(result: Result) -> tuple[int, float]:
-    """Return the gravity of a result, less if its standard passes it, and its worst distance."""
+    """Return the severity of a result, which is lower if its standard passes it, and its largest distance."""
     detail = find_worst_detail(result)
-    gravity = 2 * (Status.ERROR in result.statuses) - result.passes_standard_alone
-    return gravity, _measure_distance(detail) if detail else 0.0
+    severity = 2 * (Status.ERROR in result.statuses) - result.passes_standard_alone
+    return severity, _measure_distance(detail) if detail else 0.0
 
 
 def find_worst_detail(result: Result) -> Detail | None:
-    """Return the output with the largest distance among those of the gravest status."""
+    """Return the output with the largest distance among those with the worst status."""
     for status in (Status.ERROR, Status.WARNING):
         details = [detail for detail in result.details if status in detail.statuses]
         if details:
@@ -130,13 +130,13 @@ def _measure_distance(detail: Detail) -> float:
     numbers = detail.numbers
     if not numbers:
         return math.inf
-    off = 1 - numbers.get("cosine", 1)
+    distance = 1 - numbers.get("cosine", 1)
     for key in ("error_rate", "max_relative_error", "max_abs_error"):
         value = numbers.get(key)
         if value is not None:
-            off += math.inf if math.isnan(value) else value
+            distance += math.inf if math.isnan(value) else value
             break
-    return off
+    return distance
 
 
 def is_judged(summary: CheckSummary) -> bool:
@@ -146,14 +146,14 @@ def is_judged(summary: CheckSummary) -> bool:
 
 def _describe_all_skipped(summary: CheckSummary) -> str:
     if not summary.total:
-        return "the run holds no call to check"
-    why = summary.reasons.most_common(1)
-    shown = f" ({make_printable(why[0][0].rstrip('.'), 160)})" if why else ""
+        return "the run contains no call to check"
+    reasons = summary.reasons.most_common(1)
+    reason = f" ({make_printable(reasons[0][0].rstrip('.'), 160)})" if reasons else ""
     calls = "the only call was" if summary.total == 1 else f"all {summary.total:,} calls were"
-    return f"{calls} skipped{shown}"
+    return f"{calls} skipped{reason}"
 
 
 def reaches(summary: CheckSummary, level: str) -> bool:
-    """Return True if any call has the status ``level``, or a graver one."""
+    """Return True if a call has the status ``level`` or a worse status."""
     levels = (Status.ERROR,) if level == "error" else (Status.ERROR, Status.WARNING)
     return any(summary.counts[status] for status in levels)

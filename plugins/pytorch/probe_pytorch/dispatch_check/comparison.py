@@ -8,12 +8,12 @@ from functools import cache
 
 from probe_precheck.api import Array, Call, Outcome, Output, Outputs, Status
 from probe_precheck.assignment import Assignment
-from probe_precheck.checking import rule_of, tables_of
+from probe_precheck.checking import create_status_rule, find_tables
 from probe_precheck.judging import Judge
-from probe_precheck.model import FORWARD, Result, one_line
-from probe_precheck.settings import RELEASES
+from probe_precheck.model import FORWARD, Result, format_one_line
+from probe_precheck.releases import RELEASES
 from probe_precheck.tables import Tables
-from probe_precheck.yardstick import measure, summands
+from probe_precheck.yardstick import estimate_summands, measure
 
 from probe_core.plugins.manager import Manager
 from probe_pytorch.dispatch_check.findings import OperatorDifference, OperatorDifferenceKind
@@ -57,7 +57,7 @@ class CallComparer:
 
     def __init__(self) -> None:
         manager = Manager()
-        self._judge = Judge(rule_of(manager, FRAMEWORK), Assignment(manager, RELEASES[0]))
+        self._judge = Judge(create_status_rule(manager, FRAMEWORK), Assignment(manager, RELEASES[0]))
 
     def compare(self, call: DispatchedCall) -> CallComparison:
         """Compute a call in higher precision and judge its results; a call that fails raises nothing."""
@@ -66,11 +66,11 @@ class CallComparer:
                 reference = ReferenceComputation(call)
                 bench = reference.select_comparable(reference.compute())
             except NotImplementedError as error:
-                return CallComparison(reason=SkipReason.NO_CPU_KERNEL, detail=one_line(error))
+                return CallComparison(reason=SkipReason.NO_CPU_KERNEL, detail=format_one_line(error))
             except MemoryError as error:
-                return CallComparison(reason=SkipReason.MEMORY, detail=one_line(error))
+                return CallComparison(reason=SkipReason.MEMORY, detail=format_one_line(error))
             except Exception as error:  # kernels may raise anything
-                return CallComparison(reason=SkipReason.NOT_COMPUTED, detail=one_line(error))
+                return CallComparison(reason=SkipReason.NOT_COMPUTED, detail=format_one_line(error))
             return self._judge_results(call, reference, bench)
 
     def _judge_results(
@@ -95,7 +95,7 @@ class CallComparer:
             moved=compute_perturbed_outcome if reference.can_perturb else None,
         )
         judged = _create_judged_call(call)
-        result = self._judge.result(judged, outcome)
+        result = self._judge.judge_call(judged, outcome)
         wrong_index = next((i for i, detail in enumerate(result.details) if Status.ERROR in detail.statuses), None)
         if wrong_index is None:
             return CallComparison(result)
@@ -151,7 +151,7 @@ def _create_difference(output: Output, number: int, call: JudgedCall) -> Operato
         device,
         moved=output.moved,
         direction=output.direction,
-        summands=summands(call, device.values.size),
+        summands=estimate_summands(call, device.values.size),
     )
     measured = measure(output)
     if measured.apart:
@@ -169,4 +169,4 @@ def get_call_comparer() -> CallComparer:
 @cache
 def load_tables() -> Tables:
     """Return the columns of the csv files."""
-    return tables_of(Manager(), FRAMEWORK)
+    return find_tables(Manager(), FRAMEWORK)

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from probe_precheck.supervisor import Job, Lost, Processes
+from probe_precheck.supervisor import Job, LostJob, ProcessPool
 
 from probe_core.errors import describe_error
 from probe_pytorch.dispatch_check.comparison import CallComparison, get_call_comparer
@@ -53,7 +53,7 @@ class WorkerPool:
         self._sizes: dict[int, int] = {}
         self._ready: dict[int, CallComparison] = {}
         self._broken = ""
-        self._processes = Processes(ComparerSetup(), processes, CALL_TIMEOUT_SECONDS, most=1 << 30)
+        self._processes = ProcessPool(ComparerSetup(), processes, CALL_TIMEOUT_SECONDS, most=1 << 30)
         try:
             self._processes.set_up()
         except BaseException:
@@ -104,7 +104,7 @@ class WorkerPool:
     def _collect(self) -> None:
         try:
             while not self._processes.is_done and not self._broken:
-                for job, result in self._processes.finished():
+                for job, result in self._processes.collect_finished():
                     self._add_result(job.key, result)
         except Exception as error:
             self._deliver_lost_calls(describe_error(error))
@@ -112,7 +112,7 @@ class WorkerPool:
             self._deliver_lost_calls(self._broken)
 
     def _add_result(self, number: int, result: Any) -> None:
-        if isinstance(result, Lost):
+        if isinstance(result, LostJob):
             result = CallComparison(reason=SkipReason.LOST, detail=result.reason)
         with self._room:
             self._ready[number] = result

@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Any
 
 import torch
-from probe_precheck.model import unknown_function
+from probe_precheck.model import describe_unknown_function
 
 from probe_pytorch import compat
 from probe_pytorch.precheck.pure import is_pure
@@ -57,7 +57,7 @@ def find_function(scope: str, api: str) -> Callable[..., Any]:
             part = OLD_NAMES[part]
         value = getattr(value, part, None)
     if callable(value) and not is_operator(scope, api, value):
-        raise NoSuchApi(unknown_function(f"{scope}.{api}"))
+        raise NoSuchApi(describe_unknown_function(f"{scope}.{api}"))
     if not callable(value):
         raise NoSuchApi(f"{scope}.{api} is not there in torch {torch.__version__}. SKIP.")
     function: Callable[..., Any] = value

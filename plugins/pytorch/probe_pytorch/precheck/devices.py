@@ -6,7 +6,7 @@ import importlib
 from typing import Any
 
 import torch
-from probe_precheck.settings import missing_device
+from probe_precheck.runner_options import create_device_error
 
 from probe_core.errors import UserError
 
@@ -29,11 +29,11 @@ def select_device(text: str, jit_compile: bool) -> torch.device:
     if module is None:
         if not text:
             return torch.device(CPU)
-        raise missing_device(text)
+        raise create_device_error(text)
     index = int(text or 0)
     count = module.device_count()
     if index >= count:
-        raise missing_device(str(index), count)
+        raise create_device_error(str(index), count)
     device = torch.device(kind, index)
     try:
         module.set_device(device)

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from probe_precheck.api import Call, file_name
-from probe_precheck.scripts import literal_of, script_of
+from probe_precheck.api import Call, make_file_name
+from probe_precheck.scripts import render_literal, render_script
 
 from probe_core.files.atomic import replace_file, write_text
 from probe_pytorch.precheck.apis import NPU, find_function
@@ -73,7 +73,7 @@ def save(call: Call, data: ReproductionData, directory: Path, device: torch.devi
     Returns:
         The path of the script.
     """
-    name = file_name(call.name)
+    name = make_file_name(call.name)
     arguments = data.arguments
     for part, value in (("input", arguments.positional), ("kwargs", arguments.keywords)):
         _save_all(value, directory, f"{name}.forward.{part}")
@@ -101,7 +101,7 @@ def _iterate_tensors(value: Any, name: str) -> Iterator[tuple[str, torch.Tensor]
             yield from _iterate_tensors(item, f"{name}.{i}")
     elif isinstance(value, dict):
         for key, item in value.items():
-            yield from _iterate_tensors(item, f"{name}.{file_name(str(key))}")
+            yield from _iterate_tensors(item, f"{name}.{make_file_name(str(key))}")
 
 
 # -- the script ------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ def _iterate_tensors(value: Any, name: str) -> Iterator[tuple[str, torch.Tensor]
 
 def format_literal(value: Any, name: str) -> str:
     """Return a Python expression for ``value``; tensors are loaded from files beside the script."""
-    return literal_of(value, name, _format_torch_value)
+    return render_literal(value, name, _format_torch_value)
 
 
 def _format_torch_value(value: Any, name: str) -> str | None:
@@ -153,4 +153,4 @@ def format_script(call: Call, name: str, data: ReproductionData, device: torch.d
         "@SAVED@": repr(name if data.has_reference else ""),
     }
     arguments = data.arguments
-    return script_of(__package__, call, arguments.positional, arguments.keywords, _format_torch_value, values)
+    return render_script(__package__, call, arguments.positional, arguments.keywords, _format_torch_value, values)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from probe_precheck.memory import OUT_OF_MEMORY
+from probe_precheck.memory import OUT_OF_MEMORY_TEXT
 
 ALLOCATION_FAILURES = (
     "DefaultCPUAllocator: can't allocate memory",
@@ -24,8 +24,8 @@ def raise_memory_errors() -> Iterator[None]:
     try:
         yield
     except MemoryError:
-        raise MemoryError(OUT_OF_MEMORY) from None
+        raise MemoryError(OUT_OF_MEMORY_TEXT) from None
     except RuntimeError as error:
         if not any(text in str(error) for text in ALLOCATION_FAILURES):
             raise
-        raise MemoryError(OUT_OF_MEMORY) from None
+        raise MemoryError(OUT_OF_MEMORY_TEXT) from None

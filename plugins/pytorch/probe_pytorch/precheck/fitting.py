@@ -7,13 +7,17 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from probe_precheck.fitting import Given, size_of
+from probe_precheck.fitting import RecordedArguments, find_indexed_size
 
 from probe_pytorch.precheck.rules import rules
 
 
 def fit_tensor(
-    tensor: torch.Tensor, api: str, rule: Mapping[str, Any], call_arguments: Given, generator: torch.Generator
+    tensor: torch.Tensor,
+    api: str,
+    rule: Mapping[str, Any],
+    call_arguments: RecordedArguments,
+    generator: torch.Generator,
 ) -> torch.Tensor:
     """Return a random tensor changed so that the API accepts it.
 
@@ -26,7 +30,7 @@ def fit_tensor(
     """
     is_index = not tensor.is_floating_point() and tensor.dtype is not torch.bool
     if "index_of" in rule and is_index:
-        size, dim = size_of(rules, api, rule["index_of"], call_arguments)
+        size, dim = find_indexed_size(rules, api, rule["index_of"], call_arguments)
         if size:
             if rule.get("unique") and dim is not None:
                 return _draw_distinct_indices(tensor, size, dim, generator)

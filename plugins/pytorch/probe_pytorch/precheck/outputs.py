@@ -6,12 +6,12 @@ from typing import Any
 
 import torch
 from probe_precheck.api import Array
-from probe_precheck.model import plain_output
+from probe_precheck.model import convert_output
 
 
 def convert_to_arrays(value: Any) -> Any:
     """Return ``value`` without any object of torch."""
-    return plain_output(value, lambda own: convert_to_array(own) if isinstance(own, torch.Tensor) else str(own))
+    return convert_output(value, lambda own: convert_to_array(own) if isinstance(own, torch.Tensor) else str(own))
 
 
 def convert_to_array(tensor: torch.Tensor) -> Array:

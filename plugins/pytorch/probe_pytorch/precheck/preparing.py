@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 from probe_precheck.api import Call, Message
-from probe_precheck.memory import max_input_bytes
-from probe_precheck.rebuild import described_leaves, limit_size
+from probe_precheck.memory import get_max_input_bytes
+from probe_precheck.rebuild import check_tensor_memory, list_descriptions
 
 from probe_pytorch.precheck.rebuild import Arguments
 from probe_pytorch.precheck.rules import rules
@@ -18,7 +18,7 @@ DROPOUT_OFF = Message("两侧均已关闭dropout。", "Its dropout is off on bot
 
 def list_recorded_dtypes(call: Call) -> list[torch.dtype]:
     """Return the recorded floating-point dtypes of the outputs of a call."""
-    described = described_leaves(call.forward.get("output"))
+    described = list_descriptions(call.forward.get("output"))
     texts = [leaf.get("dtype") for leaf in described if isinstance(leaf, Mapping)]
     dtypes = [getattr(torch, text.removeprefix("torch."), None) for text in texts if isinstance(text, str)]
     return [dtype for dtype in dtypes if isinstance(dtype, torch.dtype) and dtype.is_floating_point]
@@ -86,7 +86,7 @@ def _create_output_buffer(call: Call) -> Any:
     if not isinstance(leaf, Mapping) or not isinstance(leaf.get("shape"), list):
         return None
     dtype = dtypes[0] if dtypes else getattr(torch, str(leaf.get("dtype")).removeprefix("torch."), None)
-    limit_size(tuple(leaf["shape"]), getattr(dtype, "itemsize", 4), max_input_bytes())
+    check_tensor_memory(tuple(leaf["shape"]), getattr(dtype, "itemsize", 4), get_max_input_bytes())
     return torch.zeros(leaf["shape"], dtype=dtype)
 
 

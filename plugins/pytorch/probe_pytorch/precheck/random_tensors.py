@@ -11,15 +11,15 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from probe_precheck.api import Unbuildable, range_of, seed_at
-from probe_precheck.rebuild import Range, need_finite, never_random
+from probe_precheck.api import Unbuildable, derive_seed, read_range
+from probe_precheck.rebuild import Range, check_finite_range, create_not_random_error
 
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 
 def create_generator(seed: int, place: str) -> torch.Generator:
     """Return the generator for the tensor at ``place``, such as ``Functional.linear.0.forward.input.1``."""
-    return torch.Generator().manual_seed(seed_at(seed, place, 7))
+    return torch.Generator().manual_seed(derive_seed(seed, place, 7))
 
 
 def draw_tensor(
@@ -38,14 +38,14 @@ def draw_tensor(
     """
     if 0 in shape:
         return torch.empty(shape, dtype=dtype)
-    recorded = range_of(leaf)
+    recorded = read_range(leaf)
     clean_low, clean_high = recorded.clean_low, recorded.clean_high
     if dtype is torch.bool:
-        need_finite("a bool", clean_low, clean_high)
+        check_finite_range("a bool", clean_low, clean_high)
         least, most = int(min(clean_low, clean_high)), int(clean_high)
         return torch.randint(least, most + 1, shape, generator=generator) > 0
     if dtype.is_complex:
-        raise never_random(dtype)
+        raise create_not_random_error(dtype)
     if dtype in INTEGERS:
         return _set_extremes(_draw_integers(clean_low, clean_high, dtype, shape, generator), recorded)
     if not dtype.is_floating_point:
@@ -56,7 +56,7 @@ def draw_tensor(
 def _draw_integers(
     low: float, high: float, dtype: torch.dtype, shape: tuple[int, ...], generator: torch.Generator
 ) -> torch.Tensor:
-    need_finite("an integer", low, high)
+    check_finite_range("an integer", low, high)
     least, most = _clamp_integer(low, dtype), _clamp_integer(max(low, high), dtype)
     if least == most:
         return torch.full(shape, least, dtype=dtype)

@@ -12,9 +12,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from probe_precheck.api import Call, Unbuildable, Walk, arguments_of, common_value, value_of
-from probe_precheck.fitting import Given, rule_for
-from probe_precheck.rebuild import limit_size, recorded_array
+from probe_precheck.api import (
+    ArgumentConverter,
+    Call,
+    Unbuildable,
+    get_arguments,
+    parse_tensor,
+    rebuild_plain_value,
+)
+from probe_precheck.fitting import RecordedArguments, find_input_rule
+from probe_precheck.rebuild import check_tensor_memory, read_recorded_array
 from probe_recording.api import leaf_of, load_npy
 
 from probe_core.model import Value
@@ -66,7 +73,7 @@ class Rebuilder:
             Unbuildable: An argument cannot be rebuilt; the text says why.
         """
         self._left = self._most
-        call_arguments = arguments_of(call)
+        call_arguments = get_arguments(call)
         return Arguments(*self._walk(call, call_arguments).arguments(call, call_arguments))
 
     def rebuild_gradients(self, call: Call) -> list[torch.Tensor | None]:
@@ -75,7 +82,7 @@ class Rebuilder:
         self._left = self._most
         recorded = call.backward.get("input")
         recorded = recorded if isinstance(recorded, list) else []
-        walk = self._walk(call, Given([], {}))
+        walk = self._walk(call, RecordedArguments([], {}))
         flat = _flatten([walk.value(item, f"{call.name}.backward.input.{i}") for i, item in enumerate(recorded)])
         return [item.detach() if isinstance(item, torch.Tensor) else None for item in flat]
 
@@ -96,13 +103,13 @@ class Rebuilder:
         Raises:
             Unbuildable: It cannot be rebuilt; the text says why.
         """
-        value = value_of(leaf, place, leaf_of)
+        value = parse_tensor(leaf, place, leaf_of)
         dtype = getattr(torch, value.dtype.removeprefix("torch."), None)
         if not isinstance(dtype, torch.dtype) or value.shape is None:
             raise Unbuildable(f"torch {torch.__version__} has no dtype {value.dtype}. SKIP.")
         if "layout" in leaf:
             raise Unbuildable(f"Tensors of layout {leaf['layout']} cannot be rebuilt. SKIP.")
-        limit_size(value.shape, dtype.itemsize, self._left)
+        check_tensor_memory(value.shape, dtype.itemsize, self._left)
         self._left -= math.prod(value.shape) * dtype.itemsize
         name = value.data_name or _find_old_name(leaf)
         if name is None or value.is_empty:
@@ -110,23 +117,23 @@ class Rebuilder:
         return self._load_recorded(value._replace(data_name=name), dtype)
 
     def _load_recorded(self, value: Value, dtype: torch.dtype) -> torch.Tensor:
-        tensor = convert_to_tensor(recorded_array(self._tensors, value), copy=not self.exact)
+        tensor = convert_to_tensor(read_recorded_array(self._tensors, value), copy=not self.exact)
         if tensor.dtype != dtype:
             raise Unbuildable(f"{value.data_name} holds {tensor.dtype} where {dtype} was recorded. SKIP.")
         return tensor
 
-    def _walk(self, call: Call, call_arguments: Given) -> Walk:
-        return Walk(partial(self._build_argument, call.api, call_arguments), _decode_plain)
+    def _walk(self, call: Call, call_arguments: RecordedArguments) -> ArgumentConverter:
+        return ArgumentConverter(partial(self._build_argument, call.api, call_arguments), _decode_plain)
 
     def _build_argument(
-        self, api: str, call_arguments: Given, leaf: Mapping[str, Any], place: str, at: int | str | None
+        self, api: str, call_arguments: RecordedArguments, leaf: Mapping[str, Any], place: str, at: int | str | None
     ) -> torch.Tensor | np.ndarray[Any, Any]:
         """Return a tensor or array argument in the form that the API accepts."""
         if leaf["type"] == "numpy.ndarray":
             return self.rebuild_tensor({**leaf, "dtype": f"torch.{leaf['dtype']}"}, place).clone().numpy()
         tensor = self.rebuild_tensor(leaf, place)
         is_made_up = leaf.get("data_name") is None and _find_old_name(leaf) is None
-        rule = rule_for(rules, api, at) if is_made_up else None
+        rule = find_input_rule(rules, api, at) if is_made_up else None
         if rule is not None:
             tensor = fit_tensor(tensor, api, rule, call_arguments, create_generator(self._seed, f"{place}/fitted"))
         to = rules("dtypes").get(api, {}).get(str(tensor.dtype).removeprefix("torch."))
@@ -171,7 +178,7 @@ def decode_plain_value(item: Mapping[str, Any]) -> Any:
         return int(value, 16)
     if kind == "torch.ProcessGroup":
         raise Unbuildable(f"An argument of type {kind} cannot be rebuilt. SKIP.")
-    return common_value(item)
+    return rebuild_plain_value(item)
 
 
 def _parse_torch_constant(text: str, kind: type) -> Any:

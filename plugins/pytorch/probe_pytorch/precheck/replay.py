@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from probe_precheck.api import Call as RecordedCall
 from probe_precheck.api import NotRun, Unbuildable
-from probe_precheck.model import one_line
-from probe_precheck.rebuild import described_leaves, is_recorded
-from probe_precheck.replaying import NOTHING_TO_JUDGE, Recomputed, Replay
+from probe_precheck.model import format_one_line
+from probe_precheck.rebuild import is_recorded, list_descriptions
+from probe_precheck.replaying import NOTHING_TO_JUDGE, RecomputedResult, Replay
 
 from probe_pytorch import compat
 from probe_pytorch.capture.gradients import attach_api, has_single_node, list_sources
@@ -171,9 +171,9 @@ def replay(call: RecordedCall, plan: ReplayPlan, rebuilder: RecordedRebuilder, s
                 backward = tuple(pair._replace(doubt=doubts[int(pair.name[7:])]) for pair in backward)
             return Replay(forward, backward)
         except (Unbuildable, MemoryError) as error:
-            return Replay(forward, one_line(error).removesuffix(" SKIP."))
+            return Replay(forward, format_one_line(error).removesuffix(" SKIP."))
         except Exception as error:  # torch may raise anything; the forward is judged nevertheless
-            return Replay(forward, f"cannot be computed alone: {one_line(error)}")
+            return Replay(forward, f"cannot be computed alone: {format_one_line(error)}")
 
 
 def _replay_backward(
@@ -184,7 +184,7 @@ def _replay_backward(
     plan: ReplayPlan,
     collected: dict[int, torch.Tensor],
     gradients: Sequence[torch.Tensor | None],
-) -> tuple[Recomputed, ...] | str:
+) -> tuple[RecomputedResult, ...] | str:
     if not _holds(gradients):
         return NO_RESULT
     incoming = rebuilder.rebuild_gradients(call)
@@ -244,7 +244,7 @@ def _read_recorded(
 ) -> list[torch.Tensor | None]:
     """Return the recorded results of one direction; None for each that is not judged."""
     tensors: list[torch.Tensor | None] = []
-    for place, leaf in enumerate(described_leaves(described)):
+    for place, leaf in enumerate(list_descriptions(described)):
         dtype = leaf.get("dtype") if isinstance(leaf, Mapping) else None
         is_judged = (
             is_recorded(leaf)
@@ -257,7 +257,7 @@ def _read_recorded(
 
 def _find_unjudged_reason(call: RecordedCall) -> str:
     """Return the reason why no result of a call is judged."""
-    leaves = described_leaves([call.forward.get("output"), (call.backward or {}).get("output")])
+    leaves = list_descriptions([call.forward.get("output"), (call.backward or {}).get("output")])
     dtypes = [leaf.get("dtype") for leaf in leaves if isinstance(leaf, Mapping)]
     return NO_RESULT if any(str(judged_dtype) in dtypes for judged_dtype in JUDGED_DTYPES) else NOTHING_TO_JUDGE
 
@@ -273,19 +273,21 @@ def _iterate_leaves(value: Any) -> Iterator[Any]:
         yield value
 
 
-def _pair_results(recorded: Sequence[torch.Tensor | None], computed: Sequence[Any]) -> tuple[Recomputed, ...] | str:
+def _pair_results(
+    recorded: Sequence[torch.Tensor | None], computed: Sequence[Any]
+) -> tuple[RecomputedResult, ...] | str:
     """Return the recorded results beside the computed ones, or the reason why they do not fit."""
     if not _holds(recorded):
         return NOTHING_TO_JUDGE
     if len(recorded) != len(computed):
         return OTHER_STRUCTURE
-    pairs: list[Recomputed] = []
+    pairs: list[RecomputedResult] = []
     for place, (tensor, reference) in enumerate(zip(recorded, computed)):
         if tensor is None:
             continue
         if not isinstance(reference, torch.Tensor) or reference.shape != tensor.shape:
             return OTHER_STRUCTURE
-        pairs.append(Recomputed(f"output.{place}", convert_to_array(tensor), convert_to_array(reference).values))
+        pairs.append(RecomputedResult(f"output.{place}", convert_to_array(tensor), convert_to_array(reference).values))
     return tuple(pairs)
 
 

@@ -7,11 +7,11 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from probe_precheck.api import Call, Message, NotRun, Outcome, Outputs, RunnerOptions, Skipped
-from probe_precheck.memory import max_call_bytes, max_input_bytes
-from probe_precheck.model import NEEDS_NONE, NOT_RECORDED, one_line, unlisted
-from probe_precheck.rebuild import limit_call
+from probe_precheck.memory import get_max_call_bytes, get_max_input_bytes
+from probe_precheck.model import NO_GRADIENT_TEXT, NO_RECORDED_GRADIENT_TEXT, describe_unlisted, format_one_line
+from probe_precheck.rebuild import check_call_memory
 from probe_precheck.replaying import Replay
-from probe_precheck.rules import package_text
+from probe_precheck.rules import read_package_text
 from probe_recording.reading.tensors import open_tensors as stored_in
 
 from probe_core.errors import UserError
@@ -49,7 +49,7 @@ class PyTorchRunner:
     def __init__(self, instead: Mapping[str, Callable[..., Any]] | None = None) -> None:
         self._instead = instead or {}
         rules.load()  # here, so that a file missing in the installation is reported before any call is run
-        package_text(__package__, "script.txt")
+        read_package_text(__package__, "script.txt")
 
     def apis(self) -> Set[str]:
         """Return the names, without scope, of all APIs that can be recorded."""
@@ -84,11 +84,11 @@ class PyTorchRunner:
         self._options = options
         self._device = select_device(options.device, options.jit_compile)
         directory = options.dump.parent / TENSOR_DIRECTORY
-        self._rebuilder = Rebuilder(stored_in(directory, load_any), options.seed, max_input_bytes())
+        self._rebuilder = Rebuilder(stored_in(directory, load_any), options.seed, get_max_input_bytes())
         self._references = reference_specs()
         self._exact: RecordedRebuilder | None = None
         self._estimator = MemoryEstimator()
-        self._max_call_bytes = max_call_bytes()
+        self._max_call_bytes = get_max_call_bytes()
         return str(self._device)
 
     # -- running ---------------------------------------------------------------------------
@@ -110,7 +110,7 @@ class PyTorchRunner:
 
         api = call.api
         if api in rules("not_run"):
-            raise NotRun(unlisted(call.name))
+            raise NotRun(describe_unlisted(call.name))
         spec = self._references.get(call.name.rpartition(".")[0])
         reference = None if spec is None else spec.make()
         function, bench_function, notes = self._find_functions(call, reference)
@@ -141,7 +141,7 @@ class PyTorchRunner:
                 call, arguments, device, bench, autocast, chosen
             )
         except Exception as error:  # torch may raise anything; the forward is judged nevertheless
-            backward, gradients, of_device, of_bench = Skipped(one_line(error)), (), None, None
+            backward, gradients, of_device, of_bench = Skipped(format_one_line(error)), (), None, None
         reproduction_data = ReproductionData(
             arguments, gradients, device, bench, of_device, of_bench, raising, autocast, reference is not None
         )
@@ -209,7 +209,7 @@ class PyTorchRunner:
 
         def limit_memory(arguments: Arguments, raising: DtypeConversion, with_gradients: bool) -> None:
             need = self._need(call, bench_function, arguments, raising, with_gradients)
-            limit_call(need.replayed, self._max_call_bytes)
+            check_call_memory(need.replayed, self._max_call_bytes)
 
         def find_autocast(arguments: Arguments) -> tuple[torch.dtype | None, bool]:
             if list_autocast_candidates(arguments, list_recorded_dtypes(call)) == [None]:
@@ -229,7 +229,7 @@ class PyTorchRunner:
         )
         if self._exact is None:
             directory = self._options.dump.parent / TENSOR_DIRECTORY
-            self._exact = RecordedRebuilder(stored_in(directory, load_any), self._options.seed, max_input_bytes())
+            self._exact = RecordedRebuilder(stored_in(directory, load_any), self._options.seed, get_max_input_bytes())
         return replay(call, plan, self._exact, self._options.seed if moved else None)
 
     @raise_memory_errors()
@@ -257,13 +257,13 @@ class PyTorchRunner:
 
         api = call.api
         if api in rules("not_run"):
-            raise NotRun(unlisted(call.name))
+            raise NotRun(describe_unlisted(call.name))
         if "dropout" not in api and rules.is_random(api, read_recorded_keywords(call)):  # before tensors are read
             raise NotRun(RANDOM)
         spec = self._references.get(call.name.rpartition(".")[0])
         reference = None if spec is None else spec.make()
         function, bench_function, notes = self._find_functions(call, reference)
-        rebuilder = RecordedRebuilder(tensors, self._options.seed, max_input_bytes())
+        rebuilder = RecordedRebuilder(tensors, self._options.seed, get_max_input_bytes())
         arguments = rebuilder.rebuild_arguments(call)
         if draws_random_numbers(api, arguments) or turn_off_randomness(api, arguments):
             raise NotRun(RANDOM)
@@ -321,7 +321,7 @@ class PyTorchRunner:
 
         raising = find_conversion(call.api, arguments, None)
         need = self._need(call, function, arguments, raising, with_gradients)
-        limit_call(need.compared, self._max_call_bytes)
+        check_call_memory(need.compared, self._max_call_bytes)
 
     def _find_functions(
         self, call: Call, reference: Any
@@ -402,12 +402,12 @@ class PyTorchRunner:
             return Skipped(NO_BACKWARD), (), None, None
         recorded = self._rebuilder.rebuild_gradients(call)
         if all(gradient is None for gradient in recorded):
-            return Skipped(NOT_RECORDED), (), None, None
+            return Skipped(NO_RECORDED_GRADIENT_TEXT), (), None, None
         if grad_output is None:
             grad_output = rules("gradient_of_output").get(call.api)
         outputs, chosen = pair_gradients(device, recorded, grad_output)
         if not outputs:
-            return Skipped(NEEDS_NONE), (), None, None
+            return Skipped(NO_GRADIENT_TEXT), (), None, None
         flat = list(iterate_tensors(device.output))
         gradients = []
         for i, k in zip(outputs, chosen):

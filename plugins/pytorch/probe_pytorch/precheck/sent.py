@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from probe_precheck.api import Call
-from probe_precheck.rebuild import described_leaves
+from probe_precheck.rebuild import list_descriptions
 
 from probe_pytorch.precheck.rebuild import Rebuilder, decode_plain_value
 
@@ -20,7 +20,7 @@ def list_sent_outputs(call: Call, rebuilder: Rebuilder) -> list[Any]:
         Unbuildable: The data of one were not sent, or cannot be read.
     """
     outputs: list[Any] = []
-    for number, leaf in enumerate(described_leaves(call.forward.get("output"))):
+    for number, leaf in enumerate(list_descriptions(call.forward.get("output"))):
         if not isinstance(leaf, Mapping):
             outputs.append(leaf)
         elif "dtype" in leaf:

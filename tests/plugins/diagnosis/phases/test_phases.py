@@ -13,7 +13,7 @@ from probe_diagnosis.phases.phase_differences import PhaseDifference
 from probe_diagnosis.phases.phase_distances import get_noise, limits
 from probe_diagnosis.phases.phase_search import PhaseSearch
 from probe_diagnosis.phases.phases_file import SCHEMAS, STEP_PHASES_FILE, PhasesFile, read_phases
-from probe_metrics.accuracy import eps
+from probe_metrics.dtype_limits import get_eps
 from probe_metrics.thresholds import load_thresholds
 from probe_recording.step_phases import PHASES, STEP_PHASES_FILE
 from probe_recording.step_phases import SCHEMA as WRITTEN
@@ -263,7 +263,7 @@ def test_reader_and_limits_are_those_of_the_recorder_and_the_policy() -> None:
     assert limits()["noise"] == drift["noise"]
     assert limits()["jump"] == drift["jump"]
     for dtype, count in drift["noise"].items():
-        assert get_noise(dtype) == count * eps(dtype)
+        assert get_noise(dtype) == count * get_eps(dtype)
     text = files("probe_diagnosis.phases").joinpath("limits.yaml").read_text("utf-8")
     assert set(yaml.safe_load(text)) == {"eps", "noise", "jump", "harmless", "unchanged", "one_factor"}
     assert {"accumulated", "reduced", "applied"} < set(PHASES)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from probe_metrics.standards.distribution import measure_largest_distance
 from probe_metrics.standards.first_stage import FirstStage
-from probe_precheck.model import Array, Judged, Output, Status
+from probe_precheck.model import Array, Output, OutputVerdict, Status
 from probe_precheck.specs import StatusRuleSpec
 from pytest import approx
 
@@ -19,12 +19,12 @@ inf, nan = math.inf, math.nan
 PASS, WARNING, ERROR, SKIP = Status.PASS, Status.WARNING, Status.ERROR, Status.SKIP
 
 
-def judge(bench: Any, device: Any, api: str = "api", is_random: bool = False) -> Judged:
+def judge(bench: Any, device: Any, api: str = "api", is_random: bool = False) -> OutputVerdict:
     with np.errstate(all="raise"):
         return FirstStage().judge(Output(api, bench, device, is_random))
 
 
-def arrays(bench: Any, device: Any, kind: str = "float32", wide: Any = np.float64, **more: Any) -> Judged:
+def arrays(bench: Any, device: Any, kind: str = "float32", wide: Any = np.float64, **more: Any) -> OutputVerdict:
     """Lists as floating-point arrays; bfloat16 as float32, as frameworks hand it over."""
     own = np.float32 if kind == "bfloat16" else np.dtype(kind)
     with np.errstate(all="ignore"):
@@ -32,11 +32,11 @@ def arrays(bench: Any, device: Any, kind: str = "float32", wide: Any = np.float6
     return judge(Array(theirs, f"torch.{theirs.dtype}"), Array(ours, f"torch.{kind}"), **more)
 
 
-def exact(bench: np.ndarray[Any, Any], device: np.ndarray[Any, Any], **more: Any) -> Judged:
+def exact(bench: np.ndarray[Any, Any], device: np.ndarray[Any, Any], **more: Any) -> OutputVerdict:
     return judge(Array(bench, f"torch.{bench.dtype}"), Array(device, f"torch.{device.dtype}"), **more)
 
 
-def said(judged: Judged, language: str = "en") -> str:
+def said(judged: OutputVerdict, language: str = "en") -> str:
     return " ".join(message.text(language) for message in judged.messages)
 
 
@@ -199,7 +199,7 @@ def test_largest_error_is_held_against_the_limit_of_float32() -> None:
         assert arrays([1.0, 2e-11], [1.0, 0.001], "float32", wide).status is status
 
 
-def spoilt(size: int, kind: str) -> Judged:
+def spoilt(size: int, kind: str) -> OutputVerdict:
     """All ones; one element of the device is off by 0.05."""
     device = np.ones(size)
     device[0] = 1.05
@@ -281,7 +281,7 @@ def test_inf_where_the_bench_rounds_to_it(kind: str, bench: float, status: Statu
 # dropout, and random numbers
 
 
-def dropped(size: int, bench: int, device: int, api: str = "dropout") -> Judged:
+def dropped(size: int, bench: int, device: int, api: str = "dropout") -> OutputVerdict:
     sides = [np.where(np.arange(size) < zeros, 0.0, 2.0) for zeros in (bench, device)]
     return exact(*sides, api=api, is_random=True)
 

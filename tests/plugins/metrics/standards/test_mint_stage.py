@@ -9,9 +9,19 @@ import numpy as np
 import pytest
 from probe_metrics.standards.mint_stage import MintStage, measure_closeness
 from probe_precheck.assignment import Assignment
-from probe_precheck.checking import rule_of, tables_of
+from probe_precheck.checking import create_status_rule, find_tables
 from probe_precheck.judging import Judge
-from probe_precheck.model import Array, Call, Judged, Outcome, Output, Outputs, Result, Skipped, Status
+from probe_precheck.model import (
+    Array,
+    Call,
+    Outcome,
+    Output,
+    Outputs,
+    OutputVerdict,
+    Result,
+    Skipped,
+    Status,
+)
 from probe_precheck.tables import DETAILS, RESULT, Tables
 from support.cases import every
 
@@ -34,7 +44,9 @@ def spread(count: int = 200, low: float = -1, high: float = 1) -> np.ndarray[Any
     return np.random.default_rng(count).uniform(low, high, count)
 
 
-def alone(one: Output, standard: str = "benchmark_ratio", direction: str = "forward", **numbers: float) -> Judged:
+def alone(
+    one: Output, standard: str = "benchmark_ratio", direction: str = "forward", **numbers: float
+) -> OutputVerdict:
     return MintStage().judge_alone(one, standard, numbers, direction)
 
 
@@ -155,8 +167,8 @@ def test_what_standards_measured_counts() -> None:
 
 def test_tables_belong_to_the_framework() -> None:
     manager = Manager()
-    assert tables_of(manager, "pytorch") == Tables(RESULT, DETAILS)
-    found = tables_of(manager, "mindspore")
+    assert find_tables(manager, "pytorch") == Tables(RESULT, DETAILS)
+    found = find_tables(manager, "mindspore")
     msprobe = "API Name,Bench Dtype,Tested Dtype,Shape,Cosine,MaxAbsErr,MaxRelativeErr,Status,Message"
     headers = [column.header("zh") for column in found.details]
     assert headers == [*msprobe.split(","), "Standard", "Standard Message"]
@@ -165,9 +177,9 @@ def test_tables_belong_to_the_framework() -> None:
 
 def judged(bench: np.ndarray[Any, Any], device: np.ndarray[Any, Any], api: str = "Mint.sin.0") -> Result:
     manager = Manager()
-    judge = Judge(rule_of(manager, "mindspore"), Assignment(manager, "seed"))
+    judge = Judge(create_status_rule(manager, "mindspore"), Assignment(manager, "seed"))
     one = output(bench, device)
-    return judge.result(Call(api, 0, {}), Outcome(Outputs(one.bench, one.device), Skipped("no kernel")))
+    return judge.judge_call(Call(api, 0, {}), Outcome(Outputs(one.bench, one.device), Skipped("no kernel")))
 
 
 def test_the_row_of_an_api_has_both_judgements() -> None:

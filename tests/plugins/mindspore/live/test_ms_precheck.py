@@ -20,7 +20,8 @@ from probe_mindspore.precheck.random_arrays import create_generator, draw_array
 from probe_mindspore.precheck.tensors import Arguments, TensorArgument
 from probe_precheck.model import Array, Outputs, Result, Skipped, Status
 from probe_precheck.rebuild import Unbuildable
-from probe_precheck.settings import RunnerOptions, Settings
+from probe_precheck.runner_options import RunnerOptions
+from probe_precheck.settings import Settings
 from support.on_mindspore.mint_checks import Checks, texts
 from support.on_mindspore.mint_record import D, Recording, T, V
 
@@ -105,7 +106,7 @@ def test_arguments_come_back_as_they_were(tmp_path: Path) -> None:
         leaf("Float32", [2], 0.0, 1.0), [leaf("Int64", [3], 0, 4), {"type": "int", "value": 2}], None,
         {"type": "slice", "value": [0, 4, 2]}, {"type": "mindspore.dtype", "value": "mindspore.float16"},
         {"type": "str", "value": "mean"}, at=leaf("Bool", [2], False, True))})  # fmt: skip
-    call = checks.calls.call(0, Settings())
+    call = checks.calls.get_call(0, Settings())
     found = checks.runner._rebuilder.rebuild_arguments(call)
     assert [made.dtype for made in found.tensors] == ["Float32", "Int64", "Bool"]
     assert found.positional[1][1] == 2 and found.positional[2] is None
@@ -279,7 +280,7 @@ def test_files_that_are_missing_or_of_another_shape(tmp_path: Path) -> None:
     name, dump = tensor_run(tmp_path)
     path = tmp_path / "dump_tensor_data" / f"{name}.forward.input.0.npy"
     np.save(path, np.zeros(3, np.float32))
-    assert "holds shape [3] where [4, 6] was recorded" in texts(Checks(dump).result(name))
+    assert "has shape [3] where [4, 6] was recorded" in texts(Checks(dump).result(name))
     path.unlink()
     result = Checks(dump).result(name)
     assert result.forward is SKIP and f"there is no {path.name}" in texts(result)
@@ -349,7 +350,7 @@ def test_saved_data_and_script(tmp_path: Path) -> None:
     dump = recording.write()
     checks = Checks(dump, {"Mint.mul": lambda x, other: mint.mul(x, other) * 2})
     checks.runner.open(RunnerOptions(dump, error_directory=tmp_path))
-    call = checks.calls.call(0, Settings())
+    call = checks.calls.get_call(0, Settings())
     script = checks.runner.save(call, checks.outcome(name))
     said = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True, cwd="/").stdout
     assert f"tested {name}.forward.output.device.0: shape (4, 6), max abs error" in said

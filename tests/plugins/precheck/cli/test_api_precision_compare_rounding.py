@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from probe_metrics.standards.first_stage import FirstStage
 from probe_precheck.api import Array, Call, Outcome, Outputs
-from probe_precheck.comparison import Compared, compare_details
+from probe_precheck.comparison import DetailsComparison, compare_details
 from probe_precheck.judging import Judge
 from probe_precheck.model import Result, Status
 from probe_precheck.results import ResultFiles
@@ -60,18 +60,18 @@ def first_stage(directory: Path, wrong: tuple[str, ...], release: str) -> tuple[
         call = Call(name, number, {"output": []}, {"output": []} if name in GELU else None)
         right = Outputs(Array(bench, "torch.float64"), Array(bench.astype(np.float32), "torch.float32"))
         outcome = Outcome(right, outputs) if name in GELU else Outcome(outputs, None)
-        results.append(judge.result(call, outcome))
+        results.append(judge.judge_call(call, outcome))
         files.append(results[-1])
     files.finish(CALLS)
     return files.details, results
 
 
-def second_stage(directory: Path, npu: tuple[str, ...], gpu: tuple[str, ...], release: str) -> Compared:
+def second_stage(directory: Path, npu: tuple[str, ...], gpu: tuple[str, ...], release: str) -> DetailsComparison:
     details = [first_stage(directory / side, wrong, release)[0] for side, wrong in (("npu", npu), ("gpu", gpu))]
     return compare_details(*details, assignment(release))
 
 
-def failed(found: Compared) -> set[str]:
+def failed(found: DetailsComparison) -> set[str]:
     return found.beyond | {api for api, (*statuses, _) in found.apis.items() if Status.ERROR in statuses}
 
 

@@ -281,7 +281,7 @@ def test_more_processes_than_eight_a_device_are_too_many(
     dump = standin_run(tmp_path / "run", *(f"Functional.slower.{i}" for i in range(12)))
     command = ("multi_run_ut", "-api_info", dump, "-o", tmp_path / "out")
     assert probe(*command, "-n", "12") == 0
-    assert probe.err == "warning: 12 processes are more than 8 a device; 8 are used.\n"
+    assert probe.err == "warning: 12 processes are more than 8 per device; 8 are used.\n"
     lines = (tmp_path / "trace").read_text().splitlines()
     assert len(lines) == 12 and len({line.split()[0] for line in lines}) <= 8
     only = ("--only", "Functional.slower.0")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from probe_precheck.checking import runner_of
+from probe_precheck.checking import find_runner_spec
 from support.runs.precheck_runs import (
     STAMP,
     call,
@@ -48,7 +48,7 @@ def dump(tmp_path: Path, standin: Path) -> Path:
         ("not json", "does not hold a JSON object"),
         ("[]", "does not hold a JSON object"),
         ('{"task": "statistics", "framework": "pytorch"}', 'has no "data"'),
-        ('{"task": "statistics", "framework": "pytorch", "data": {}}', "holds no calls of APIs"),
+        ('{"task": "statistics", "framework": "pytorch", "data": {}}', "contains no calls of APIs"),
         (
             '{"task": "statistics", "framework": "pytorch", "data": {"Torch.add.0.forward": 3}}',
             "must be an object",
@@ -83,9 +83,9 @@ def test_a_run_of_modules_alone(refuses: Refuses, tmp_path: Path) -> None:
 
 
 def test_what_is_not_there(refuses: Refuses, tmp_path: Path) -> None:
-    assert "There is no" in refuses("run_ut", "-api_info", tmp_path / "nowhere" / "dump.json")
+    assert "not found" in refuses("run_ut", "-api_info", tmp_path / "nowhere" / "dump.json")
     (tmp_path / "deep").mkdir()
-    assert "holds no dump.json" in refuses("run_ut", "-api_info", tmp_path / "deep")
+    assert "contains no dump.json" in refuses("run_ut", "-api_info", tmp_path / "deep")
     one = {"Torch.add.0.forward": call(drawn([3]))}
     ranks = [write_run(tmp_path / "deep" / "step0" / f"rank{i}", one) for i in range(2)]
     assert f"    {ranks[0]}\n    {ranks[1]}\n" in refuses("run_ut", "-api_info", tmp_path / "deep")
@@ -98,7 +98,7 @@ def test_a_framework_that_does_not_fit(refuses: Refuses, dump: Path) -> None:
 
 def test_a_framework_whose_calls_nothing_runs() -> None:
     with pytest.raises(UserError) as caught:
-        runner_of(Manager(), "caffe")
+        find_runner_spec(Manager(), "caffe")
     assert 'Calls of framework "caffe" cannot be run alone' in caught.value.what
     assert {"pytorch", "mindspore"} <= set(caught.value.choices)
 
@@ -109,8 +109,8 @@ def test_a_framework_whose_calls_nothing_runs() -> None:
 @pytest.mark.parametrize(
     "line, says",
     [
-        ("-d x", '"x" is no device'),
-        ("-d -1", '"-1" is no device'),
+        ("-d x", '"x" is not a device'),
+        ("-d -1", '"-1" is not a device'),
         ("-d 0 0", "named twice"),
         ("-d 1 -d 1", "named twice"),
         ("-d cpu 0", "exclude each other"),
@@ -165,7 +165,7 @@ def test_a_device_that_is_not_there(refuses: Refuses, tmp_path: Path) -> None:
         ("c.json", '{"run_ut": {"white_list": "relu"}}', "white_list must be a list"),
         ("c.json", '{"run_ut": {"white_list": [3]}}', "white_list must be a list"),
         ("c.json", '{"run_ut": {"black_list": ["far", "gud"]}}', "good"),
-        ("c.json", '{"run_ut": {"black_list": ["Functional.good.0"]}}', "Names are bare"),
+        ("c.json", '{"run_ut": {"black_list": ["Functional.good.0"]}}', "Names have no prefix"),
         ("c.json", '{"run_ut": {"whitelist": []}}', "Did you mean white_list?"),
         ("c.json", '{"run_ut": {"precision": -1}}', "precision must be a whole number"),
         ("c.json", '{"run_ut": {"precision": 101}}', "precision must be a whole number"),
@@ -174,12 +174,12 @@ def test_a_device_that_is_not_there(refuses: Refuses, tmp_path: Path) -> None:
         ("c.json", '{"run_ut": {"error_data_path": 3}}', "error_data_path must be a path"),
         ("c.json", '{"run_ut": {"is_online": true}}', "--input has no effect on calls that a training sends"),
         ("c.json", '{"run_ut": {"is_online": "yes"}}', "is_online must be true or false"),
-        ("c.yaml", "white_list: [", "no valid yaml"),
-        ("c.yaml", "- relu", "must hold fields"),
+        ("c.yaml", "white_list: [", "not valid YAML"),
+        ("c.yaml", "- relu", "must be a mapping of fields"),
         ("c.yaml", "white_list: {relu: 1}", "white_list must be a list"),
         ("c.yaml", "precision: 1.5", "precision must be a whole number"),
         ("c.yaml", "colour: red", 'unknown field "colour"'),
-        ("c.yaml", "precision: 3\nprecision: !!python/object:os.system {}", "no valid yaml"),
+        ("c.yaml", "precision: 3\nprecision: !!python/object:os.system {}", "not valid YAML"),
     ],
 )
 def test_configurations(name: str, text: str, says: str, refuses: Refuses, dump: Path, tmp_path: Path) -> None:
@@ -190,12 +190,12 @@ def test_configurations(name: str, text: str, says: str, refuses: Refuses, dump:
 @pytest.mark.parametrize(
     "text, says",
     [
-        ("ulp: [", "no valid yaml"),
+        ("ulp: [", "not valid YAML"),
         ("[ulp]", "must map standards to APIs"),
         ("upl: [good]", "upl"),
         ("ulp: good", "must be a list"),
-        ("ulp: [3]", "which is no API"),
-        ("ulp: [{'9.9': [good]}]", "which is no API"),
+        ("ulp: [3]", "which is not an API"),
+        ("ulp: [{'9.9': [good]}]", "which is not an API"),
     ],
 )
 def test_lists_of_standards(text: str, says: str, refuses: Refuses, dump: Path, tmp_path: Path) -> None:

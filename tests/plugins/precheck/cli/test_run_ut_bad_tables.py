@@ -61,7 +61,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "no details": (lambda result: result.with_name(DETAILS).unlink(), "is not in the directory of"),
     "empty": (lambda result: result.write_bytes(b""), "is empty"),
     "empty details": (lambda result: result.with_name(DETAILS).write_bytes(b""), "is empty"),
-    "a spreadsheet's": (lambda result: result.write_bytes("名字\n".encode("gbk")), "no text in UTF-8"),
+    "a spreadsheet's": (lambda result: result.write_bytes("名字\n".encode("gbk")), "not UTF-8 text"),
     "a column less": (
         lambda result: line_of(result, 0, lambda line: line.replace("Message", "Words")),
         '"Message"',
@@ -130,7 +130,7 @@ def test_damaged_details(side: int, refuses: Refuses, sides: tuple[Path, Path]) 
         (lambda: line_of(path, 0, lambda line: line.replace("双千指标", "均方根误差")), "two columns"),
         (lambda: line_of(path, 2, lambda _: path.read_text("utf-8").splitlines()[1]), "two rows for"),
         (lambda: line_of(path, 1, drop_cell), "2 has 22 cells"),
-        (lambda: path.write_bytes(good.replace("余弦".encode(), "余弦".encode("gbk"))), "no text in UTF-8"),
+        (lambda: path.write_bytes(good.replace("余弦".encode(), "余弦".encode("gbk"))), "not UTF-8 text"),
         (lambda: path.unlink(), "cannot be read"),
     ]
     for harm, says in damages:

@@ -104,7 +104,7 @@ def test_what_takes_its_process_with_it_costs_one_row(probe: Any, tmp_path: Path
     reasons = {
         "segfault": "signal 11",
         "abort": "signal 6",
-        "killed": "killed (signal 9), often for want of memory",
+        "killed": "killed (signal 9), often because of a lack of memory",
         "leave": "exit code 7; it last wrote: the driver gave up",
         "hang": "no answer within 1 s",
     }
@@ -125,7 +125,7 @@ def test_what_takes_its_process_with_it_costs_one_row(probe: Any, tmp_path: Path
         rows = [found.outputs[f"{name}.{phase}.output.0"] for phase in ("forward", "backward")]
         assert [row["Status"] for row in rows] == ["error", "SKIP"]
         assert all(row["Message"] == message for row in rows)
-    assert "and 4 more took the process with it" in probe.err
+    assert "and 4 more ended the worker process" in probe.err
 
 
 def test_a_call_that_wants_too_much_memory_is_skipped(probe: Any, tmp_path: Path, standin: Path) -> None:

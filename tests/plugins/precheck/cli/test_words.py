@@ -38,7 +38,7 @@ def summary(capsys: pytest.CaptureFixture[str], *results: Result, earlier: int =
         CheckPlan(Path("run/dump.json"), Path("out"), STAMP, **plan), files, len(results) + earlier, earlier
     )
     for one in results:
-        found.note(one)
+        found.count(one)
     precheck_words.print_summary(found)
     out, err = capsys.readouterr()
     return out + err
@@ -148,7 +148,7 @@ def test_reasons_that_are_not_shown_are_counted(capsys: pytest.CaptureFixture[st
     results = [Result(f"Torch.a{i}.{j}", SKIP, None, (Message(f"reason {i}"),))
                for i in range(8) for j in range(9 - i)]  # fmt: skip
     said = summary(capsys, *results)
-    assert "    5 × reason 4\n    9 for 3 other reasons, which the result gives\n" in said
+    assert "    5 × reason 4\n    9 for 3 other reasons, which the result states\n" in said
     few = summary(capsys, Result("Torch.a.0", SKIP, None, (Message("reason"),)))
     assert "other reason" not in few
 
@@ -156,7 +156,7 @@ def test_reasons_that_are_not_shown_are_counted(capsys: pytest.CaptureFixture[st
 def test_what_took_its_process_with_it_is_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
     lost = Result("Torch.a.0", ERROR, None, (Message("ERROR: gone"),), lost=True)
     said = summary(capsys, lost)
-    assert "warning: Torch.a.0 took the process with it" in said
+    assert "warning: Torch.a.0 ended the worker process" in said
 
 
 def test_messages_are_in_english_and_on_one_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -207,5 +207,5 @@ def test_a_script_is_run_where_there_is_one() -> None:
 def test_which_level_a_check_reaches(status: Status, reached: tuple[bool, bool]) -> None:
     files = ResultFiles(Path(f"accuracy_checking_result_{STAMP}.csv"), DETAILS, "zh", 14)
     found = CheckSummary(plan(), files)
-    found.note(result("Torch.a.0", status))
+    found.count(result("Torch.a.0", status))
     assert tuple(precheck_words.reaches(found, level) for level in ("warning", "error")) == reached

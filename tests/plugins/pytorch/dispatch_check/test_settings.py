@@ -55,7 +55,7 @@ def test_mistakes(argument: str, value: Any, text: str) -> None:
 @every("content, text", [
     ("", "does not contain a list"), ("3", "does not contain a list"), ("skip: mm", "does not contain a list"),
     ("other: [mm]", "does not contain a list"), ("- [mm]", "not the name"), ("- mmm", "unknown operator"),
-    ("skip: [", "no valid yaml"), ("- &a [*a]", "no valid yaml"), (b"\xff\xfe\xff", "cannot be read"),
+    ("skip: [", "not valid YAML"), ("- &a [*a]", "not valid YAML"), (b"\xff\xfe\xff", "cannot be read"),
 ])  # fmt: skip
 def test_mistakes_in_the_list(content: str | bytes, text: str) -> None:
     import tempfile

@@ -11,7 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from probe_precheck.fitting import Given, rule_for
+from probe_precheck.fitting import RecordedArguments, find_input_rule
 from probe_pytorch.precheck.apis import PLACES, NoSuchApi, find_function
 from probe_pytorch.precheck.fitting import fit_tensor
 from probe_pytorch.precheck.random_tensors import create_generator
@@ -223,9 +223,9 @@ def test_every_dtype_of_the_table_is_one() -> None:
 
 
 def fit(api: str, place: int, tensor: torch.Tensor, *positional: Any, **keywords: Any) -> torch.Tensor:
-    rule = rule_for(rules, api, place)
+    rule = find_input_rule(rules, api, place)
     assert rule is not None
-    return fit_tensor(tensor, api, rule, Given(positional, keywords), create_generator(1, "a"))
+    return fit_tensor(tensor, api, rule, RecordedArguments(positional, keywords), create_generator(1, "a"))
 
 
 @settings(max_examples=examples(60), deadline=None)

@@ -339,8 +339,8 @@ def test_calls_that_are_the_same_work(tmp_path: Path) -> None:
     }
     run = open_run(Manager(), write_run(tmp_path, {f"Torch.{k}.forward": v for k, v in arguments.items()}))
     calls = RecordedCalls(run)
-    assert [calls.names[i].removeprefix("Torch.") for i in calls.distinct()] == [
+    assert [calls.names[i].removeprefix("Torch.") for i in calls.iterate_distinct()] == [
         "add.0", "add.2", "add.3", "add.4", "add.5", "mul.0",
     ]  # fmt: skip
-    assert calls.call(0, Settings()).api == "add"
+    assert calls.get_call(0, Settings()).api == "add"
     run.close()

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from probe_precheck.settings import RELEASES, release_named
+from probe_precheck.releases import RELEASES, resolve_release
 
 
 class ReleaseChoice(click.Choice):  # type: ignore[type-arg,unused-ignore]  # generic from click 8.2 on
@@ -17,4 +17,4 @@ class ReleaseChoice(click.Choice):  # type: ignore[type-arg,unused-ignore]  # ge
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the present name of the release that the command line names."""
-        return super().convert(release_named(value), param, ctx)
+        return super().convert(resolve_release(value), param, ctx)
