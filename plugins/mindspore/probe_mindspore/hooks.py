@@ -10,8 +10,7 @@ from probe_core.plugins.specs import ReaderSpec
 if TYPE_CHECKING:
     from probe_matching.api import NameRule
     from probe_precheck.api import RunnerSpec
-    from probe_recording.api import CaptureSpec, InterceptorSpec
-    from probe_recording.specs import DumperSpec
+    from probe_recording.api import CaptureSpec, DumperSpec, InterceptorSpec
 
 
 FRAMEWORK_FILES = ("/mindspore/nn/cell.py", "/mindspore/common/", "/mindspore/ops/", "/mindspore/mint/")
@@ -35,7 +34,7 @@ def probe_readers() -> list[ReaderSpec]:
 @hookimpl
 def probe_dumpers() -> list[DumperSpec]:
     """Return the recorder of MindSpore programs."""
-    from probe_recording.specs import DumperSpec
+    from probe_recording.api import DumperSpec
 
     return [
         DumperSpec(
