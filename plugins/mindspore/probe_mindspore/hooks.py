@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 FRAMEWORK_FILES = ("/mindspore/nn/cell.py", "/mindspore/common/", "/mindspore/ops/", "/mindspore/mint/")
-"""Parts of the paths of MindSpore's own files, wherever it is installed, that no program will share."""
+"""Parts of paths that occur only in files of MindSpore, wherever it is installed."""
 
 
 @hookimpl
@@ -80,7 +80,7 @@ def probe_condition_captures() -> list[CaptureSpec]:
 
 @hookimpl
 def probe_name_rules() -> list[NameRule]:
-    """Return the table of MindSpore's APIs, arguments, classes and parameters by PyTorch's names."""
+    """Return the rule that translates names of MindSpore to names of PyTorch."""
     from probe_matching.api import NameRule
 
     return [

@@ -17,7 +17,7 @@ FRAMEWORK_FILES = (
     "/torch/functional.py", "/torch/autograd/", "/torch/overrides.py", "/torch/utils/_", "/torch/utils/data/",
     "/torch/utils/checkpoint.py", "/torch/distributed/", "/torch/amp/", "/torch/fx/",
 )  # fmt: skip
-"""Parts of the paths of torch's own files, wherever it is installed, that no program is likely to share."""
+"""Parts of paths that occur only in files of torch, wherever it is installed."""
 
 
 @hookimpl
