@@ -217,8 +217,7 @@ def kit_apis() -> list[str]:
         "## Public names of kits",
         "",
         "Import these names from the module `api` of a kit: `from probe_recording.api import DumpRun`. The modules `testing` of kits",
-        "are public as well, and so is `probe_recording.specs.DumperSpec`. All other modules may change between releases; only plugins",
-        "that are released with the kit import them.",
+        "are public as well. All other modules may change between releases; only plugins that are released with the kit import them.",
         "",
     ]
     for kit in KITS:

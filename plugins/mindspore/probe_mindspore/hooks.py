@@ -10,12 +10,11 @@ from probe_core.plugins.specs import ReaderSpec
 if TYPE_CHECKING:
     from probe_matching.api import NameRule
     from probe_precheck.api import RunnerSpec
-    from probe_recording.api import CaptureSpec, InterceptorSpec
-    from probe_recording.specs import DumperSpec
+    from probe_recording.api import CaptureSpec, DumperSpec, InterceptorSpec
 
 
 FRAMEWORK_FILES = ("/mindspore/nn/cell.py", "/mindspore/common/", "/mindspore/ops/", "/mindspore/mint/")
-"""Parts of the paths of MindSpore's own files, wherever it is installed, that no program will share."""
+"""Parts of paths that occur only in files of MindSpore, wherever it is installed."""
 
 
 @hookimpl
@@ -35,7 +34,7 @@ def probe_readers() -> list[ReaderSpec]:
 @hookimpl
 def probe_dumpers() -> list[DumperSpec]:
     """Return the recorder of MindSpore programs."""
-    from probe_recording.specs import DumperSpec
+    from probe_recording.api import DumperSpec
 
     return [
         DumperSpec(
@@ -81,7 +80,7 @@ def probe_condition_captures() -> list[CaptureSpec]:
 
 @hookimpl
 def probe_name_rules() -> list[NameRule]:
-    """Return the table of MindSpore's APIs, arguments, classes and parameters by PyTorch's names."""
+    """Return the rule that translates names of MindSpore to names of PyTorch."""
     from probe_matching.api import NameRule
 
     return [

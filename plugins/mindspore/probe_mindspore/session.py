@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from mindspore import Tensor
-from probe_recording.api import CHECKSUMS, Config, NpyStore, Session, belongs_to_recorder
+from probe_recording.api import Config, NpyStore, Session, belongs_to_recorder
 from probe_recording.arrays import Array
 from probe_recording.directory import StepDirectory
 from probe_recording.sending.session import SendingMixin
@@ -34,7 +34,7 @@ class MindSporeSession(Session):
         super().__init__(config, directory, shown)
         self._threads = threads
         measured = config.task != "structure" and config.online is None
-        self.collector = MindSporeCollector(self.failed, CHECKSUMS.get(config.summary), measured)
+        self.collector = MindSporeCollector(self.failed, self.checksum, measured)
 
     def quiet(self) -> AbstractContextManager[None]:
         """Return a context in which calls are not recorded, and not part of the graph."""

@@ -31,7 +31,7 @@ from probe_recording.sending.message import (
 from probe_online.desk import Desk
 from probe_online.judging import SentPayload
 from probe_online.settings import MESSAGE_LIMITS, ReceiverSettings
-from probe_online.window import Client, IncomingFrame, MemoryWindow
+from probe_online.window import ConnectionShare, IncomingFrame, MemoryWindow
 
 GREETING_SECONDS = 15.0
 """Time in which a connection must report who it is."""
@@ -92,7 +92,7 @@ class Connection:
         self._host = host
         self.sender: tuple[int, str] | None = None
         self.is_broken = False
-        self._client = Client()
+        self._share = ConnectionShare()
         self._settled: list[int] = []
         self._open = 0
         self._calls = 0
@@ -188,18 +188,18 @@ class Connection:
         prefix = parse_prefix(data, FrameLimits(body=self._reception.order.most_body))
         if prefix.kind is not FrameKind.CALL and (prefix.body or prefix.head > MESSAGE_LIMITS.head):
             raise FrameError(f"a {prefix.kind.name} is too long")
-        arrival = await self._reception.window.begin(self._client, prefix.size, self._give_way)
+        frame = await self._reception.window.begin(self._share, prefix.size, self._give_way)
         try:
-            content = await self._receive(arrival)
+            content = await self._receive(frame)
             if prefix.kind is FrameKind.CALL:
-                await self._call(prefix, content, arrival)
+                await self._call(prefix, content, frame)
             else:
                 self._handle_message(parse_frame(prefix, content))
         finally:
-            self._reception.window.drop(arrival)
+            self._reception.window.drop(frame)
         return True
 
-    async def _receive(self, arrival: IncomingFrame) -> bytearray:
+    async def _receive(self, frame: IncomingFrame) -> bytearray:
         """Read the bytes that follow a prefix, whose lengths were checked.
 
         Raises:
@@ -208,17 +208,17 @@ class Connection:
             ConnectionAbortedError: Others needed the memory.
         """
         content = bytearray()
-        while arrival.missing:
-            limit = STALLED_SECONDS + arrival.received / MIN_RATE - arrival.network_seconds
-            with arrival.measure_wait():
-                data = await asyncio.wait_for(self._reader.read(min(READ_BYTES, arrival.missing)), limit)
+        while frame.missing:
+            limit = STALLED_SECONDS + frame.received / MIN_RATE - frame.network_seconds
+            with frame.measure_wait():
+                data = await asyncio.wait_for(self._reader.read(min(READ_BYTES, frame.missing)), limit)
             if not data:
                 raise EOFError
-            await self._reception.window.take(arrival, len(data))
+            await self._reception.window.take(frame, len(data))
             content += data
         return content
 
-    async def _call(self, prefix: Prefix, content: bytearray, arrival: IncomingFrame) -> None:
+    async def _call(self, prefix: Prefix, content: bytearray, frame: IncomingFrame) -> None:
         place, self._calls = self._calls, self._calls + 1
         try:
             call = parse_call(parse_frame(prefix, content))
@@ -232,7 +232,7 @@ class Connection:
             raise Refusal(f"a call is of rank {call.rank}, its sender is rank {self.sender[0]}")
         call.fields.clear()  # they are parsed again by the process that judges the call
         reception, sender, size = self._reception, self.sender, prefix.size
-        await reception.window.put_in_work(arrival)
+        await reception.window.put_in_work(frame)
         self._open += 1
 
         def settle(earlier: bool) -> None:
@@ -240,7 +240,7 @@ class Connection:
                 reception.loop.call_soon_threadsafe(self._settle, sender, call.seq, size, earlier)
 
         if not reception.desk.take(sender[1], call, SentPayload(content, 0, prefix.head), settle):
-            reception.window.release(self._client, size)
+            reception.window.release(self._share, size)
 
     def _handle_message(self, frame: Frame) -> None:
         """Act on a frame that is not a call."""
@@ -261,7 +261,7 @@ class Connection:
     def _settle(self, sender: tuple[int, str], seq: int, size: int, earlier: bool) -> None:
         """Acknowledge a call, with others that are settled at the same time."""
         self._reception.desk.ledger.settle(*sender, seq, earlier=earlier)
-        self._reception.window.release(self._client, size)
+        self._reception.window.release(self._share, size)
         self._open -= 1
         self._settled.append(seq)
         if len(self._settled) == 1:

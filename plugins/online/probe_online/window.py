@@ -2,7 +2,7 @@
 
 Only bytes that have arrived are counted, so a frame that is announced but not sent takes no room. A frame whose
 bytes have arrived gets free room, except for the room that earlier fast frames still need. If frames that arrive
-slowly hold the room that others wait for, they are closed, and their senders send them again.
+slowly occupy the room that others wait for, they are closed, and their senders send them again.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ SLOW_CHECK_SECONDS = 0.2
 
 
 @dataclass(eq=False, slots=True)
-class Client:
-    """Share of a connection in the window.
+class ConnectionShare:
+    """The share of a connection in the window.
 
     Attributes:
-        bytes: Bytes of its calls in work.
-        calls: Number of its calls in work.
-        arriving: Its frame that is arriving; None if there is none.
+        bytes: The bytes of its calls in work.
+        calls: The number of its calls in work.
+        frame: The frame that is arriving on it; None if there is none.
     """
 
     bytes: int = 0
     calls: int = 0
-    arriving: IncomingFrame | None = None
+    frame: IncomingFrame | None = None
 
 
 @dataclass(eq=False, slots=True)
@@ -45,7 +45,7 @@ class IncomingFrame:
     """A frame that is arriving.
 
     Attributes:
-        client: Its connection.
+        share: The share of its connection.
         size: The bytes that its prefix announces.
         close: Function that closes the connection, so that no more bytes of the frame arrive.
         received: The bytes that have room in the window.
@@ -56,7 +56,7 @@ class IncomingFrame:
         began: The time at which the frame began.
     """
 
-    client: Client
+    share: ConnectionShare
     size: int
     close: Callable[[], None]
     received: int = 0
@@ -72,14 +72,14 @@ class IncomingFrame:
         return self.size - self.received
 
     @property
-    def pause(self) -> float:
+    def idle_seconds(self) -> float:
         """Seconds since the last byte arrived; 0 while it needs room."""
         return 0.0 if self.waits_since is None else time.monotonic() - self.waits_since
 
     @property
     def network_seconds(self) -> float:
         """Seconds in which the receiver has waited for bytes of the frame so far."""
-        return self.waited + self.pause
+        return self.waited + self.idle_seconds
 
     @property
     def is_fast(self) -> bool:
@@ -89,7 +89,7 @@ class IncomingFrame:
     @property
     def is_stalled(self) -> bool:
         """True if its bytes do not arrive."""
-        return not self.is_fast and self.pause > PAUSE_SECONDS
+        return not self.is_fast and self.idle_seconds > PAUSE_SECONDS
 
     @contextlib.contextmanager
     def measure_wait(self) -> Iterator[None]:
@@ -112,101 +112,102 @@ class MemoryWindow:
 
     def __init__(self, size: int, calls: int) -> None:
         self._size, self._calls = size, calls
-        self._in_work = self._calls_in_work = 0
+        self._bytes_in_work = self._calls_in_work = 0
         self._received = 0
-        self._clients: set[Client] = set()
+        self._shares: set[ConnectionShare] = set()
         self._changed = asyncio.Event()
 
     @property
     def used(self) -> int:
         """Bytes of frames that are arriving or in work."""
-        return self._received + self._in_work
+        return self._received + self._bytes_in_work
 
     # -- frames and calls --------------------------------------------------------------------------
 
-    async def begin(self, client: Client, size: int, close: Callable[[], None]) -> IncomingFrame:
+    async def begin(self, share: ConnectionShare, size: int, close: Callable[[], None]) -> IncomingFrame:
         """Return an incoming frame as soon as the share of its connection has room for it.
 
         The window is shared equally among the connections that use it. A connection that has no call in work
         may send a call that is larger than its share.
 
         Args:
-            client: The connection.
+            share: The share of the connection.
             size: The bytes that the prefix announces.
             close: Function that closes the connection.
         """
-        while client.calls and not self._has_share(client, size):
+        while share.calls and not self._has_share(share, size):
             await self._wait_for_change()
-        client.arriving = IncomingFrame(client, size, close)
-        self._clients.add(client)
-        return client.arriving
+        share.frame = IncomingFrame(share, size, close)
+        self._shares.add(share)
+        return share.frame
 
-    async def take(self, arrival: IncomingFrame, size: int) -> None:
+    async def take(self, frame: IncomingFrame, size: int) -> None:
         """Wait until there is room for the bytes of a frame that have arrived.
 
         Raises:
             ConnectionAbortedError: The frame was closed to make room for others.
         """
         began = time.monotonic()
-        arrival.needs_room = True
+        frame.needs_room = True
         try:
-            while not arrival.is_closed and not self._may_take(arrival, size):
+            while not frame.is_closed and not self._may_take(frame, size):
                 if not self._make_room(time.monotonic() - began):
                     await self._wait_for_change()
         finally:
-            arrival.needs_room = False
-        if arrival.is_closed:
+            frame.needs_room = False
+        if frame.is_closed:
             raise ConnectionAbortedError(0, "it was closed to make room for other calls")
-        arrival.received += size
+        frame.received += size
         self._received += size
 
-    async def put_in_work(self, arrival: IncomingFrame) -> None:
+    async def put_in_work(self, frame: IncomingFrame) -> None:
         """Turn a complete frame into a call in work, as soon as the number of calls in work allows it."""
-        client = self._end(arrival)
-        self._in_work += arrival.size
-        client.bytes += arrival.size
-        client.calls += 1
-        self._clients.add(client)
+        share = self._end(frame)
+        self._bytes_in_work += frame.size
+        share.bytes += frame.size
+        share.calls += 1
+        self._shares.add(share)
         try:
             while self._calls_in_work >= self._calls:
                 await self._wait_for_change()
         except BaseException:  # the connection was closed
-            self._release_bytes(client, arrival.size)
+            self._release_bytes(share, frame.size)
             raise
         self._calls_in_work += 1
 
-    def drop(self, arrival: IncomingFrame) -> None:
+    def drop(self, frame: IncomingFrame) -> None:
         """Release the room of a frame that was not put in work; otherwise do nothing."""
-        if arrival.client.arriving is arrival:
-            self._end(arrival)
+        if frame.share.frame is frame:
+            self._end(frame)
 
-    def release(self, client: Client, size: int) -> None:
+    def release(self, share: ConnectionShare, size: int) -> None:
         """Release the room of a call in work.
 
         Args:
-            client: The connection on which the call arrived.
+            share: The share of the connection on which the call arrived.
             size: The bytes of its frame.
         """
         self._calls_in_work -= 1
-        self._release_bytes(client, size)
+        self._release_bytes(share, size)
 
     # -- the rules ---------------------------------------------------------------------------------
 
-    def _has_share(self, client: Client, size: int) -> bool:
-        clients = len(self._clients | {client})
-        return client.calls < max(1, self._calls // clients) and client.bytes + size <= self._size // clients
+    def _has_share(self, share: ConnectionShare, size: int) -> bool:
+        """Return True if a further call of this size fits in the share of a connection."""
+        share_count = len(self._shares | {share})
+        return share.calls < max(1, self._calls // share_count) and share.bytes + size <= self._size // share_count
 
-    def _may_take(self, arrival: IncomingFrame, size: int) -> bool:
+    def _may_take(self, frame: IncomingFrame, size: int) -> bool:
         """Return True if the bytes have room, and each earlier fast frame can still be completed.
 
-        As in the banker's algorithm, a frame can be completed with the room that is free once the calls in
-        work and the frames before it are judged.
+        As in the banker's algorithm, a frame can be completed with the room that is free after the calls in work and
+        the earlier frames are processed.
         """
-        room = self._size - self._received - size
-        if room < self._in_work:
+        room = self._size - self._received - size  # free after the calls in work are processed
+        if room < self._bytes_in_work:
             return False
         for earlier in self._list_incoming_frames():
-            if earlier is arrival:
+            if earlier is frame:
                 break
             if earlier.is_fast:
                 if earlier.missing > room:
@@ -215,7 +216,7 @@ class MemoryWindow:
         return True
 
     def _make_room(self, seconds: float) -> bool:
-        """Close frames that hold the room that others need.
+        """Close frames that occupy the room that others need.
 
         Args:
             seconds: The time for which a frame has waited for room.
@@ -223,48 +224,48 @@ class MemoryWindow:
         Returns:
             True if a frame was closed.
         """
-        arrivals = self._list_incoming_frames()
-        if not self._in_work and all(arrival.needs_room for arrival in arrivals):
-            return self._close(arrivals[-1:]) if len(arrivals) > 1 else False
-        if seconds < ROOM_SECONDS or self._received <= self._in_work:
+        frames = self._list_incoming_frames()
+        if not self._bytes_in_work and all(frame.needs_room for frame in frames):
+            return self._close(frames[-1:]) if len(frames) > 1 else False
+        if seconds < ROOM_SECONDS or self._received <= self._bytes_in_work:
             return False
-        if stalled := [arrival for arrival in arrivals if arrival.is_stalled]:
+        if stalled := [frame for frame in frames if frame.is_stalled]:
             return self._close(stalled)
-        slow = [arrival for arrival in arrivals if not arrival.is_fast and not arrival.needs_room]
-        if slow and slow[0] is arrivals[0] and slow[0].network_seconds < PROTECTED_SECONDS:
+        slow = [frame for frame in frames if not frame.is_fast and not frame.needs_room]
+        if slow and slow[0] is frames[0] and slow[0].network_seconds < PROTECTED_SECONDS:
             del slow[0]
-        return self._close(sorted(slow, key=lambda arrival: arrival.pause)[-1:])
+        return self._close(sorted(slow, key=lambda frame: frame.idle_seconds)[-1:])
 
-    def _close(self, arrivals: Sequence[IncomingFrame]) -> bool:
-        for arrival in arrivals:
-            arrival.is_closed = True
-            self.drop(arrival)
-            arrival.close()
-        return bool(arrivals)
+    def _close(self, frames: Sequence[IncomingFrame]) -> bool:
+        for frame in frames:
+            frame.is_closed = True
+            self.drop(frame)
+            frame.close()
+        return bool(frames)
 
     def _list_incoming_frames(self) -> list[IncomingFrame]:
         """Return the frames that are arriving, the earliest first."""
-        arrivals = [client.arriving for client in self._clients if client.arriving is not None]
-        return sorted(arrivals, key=lambda arrival: arrival.began)
+        frames = [share.frame for share in self._shares if share.frame is not None]
+        return sorted(frames, key=lambda frame: frame.began)
 
     # -- changes -----------------------------------------------------------------------------------
 
-    def _end(self, arrival: IncomingFrame) -> Client:
-        client = arrival.client
-        client.arriving = None
-        self._received -= arrival.received
-        self._note_change(client)
-        return client
+    def _end(self, frame: IncomingFrame) -> ConnectionShare:
+        share = frame.share
+        share.frame = None
+        self._received -= frame.received
+        self._note_change(share)
+        return share
 
-    def _release_bytes(self, client: Client, size: int) -> None:
-        self._in_work -= size
-        client.bytes -= size
-        client.calls -= 1
-        self._note_change(client)
+    def _release_bytes(self, share: ConnectionShare, size: int) -> None:
+        self._bytes_in_work -= size
+        share.bytes -= size
+        share.calls -= 1
+        self._note_change(share)
 
-    def _note_change(self, client: Client) -> None:
-        if not client.calls and client.arriving is None:
-            self._clients.discard(client)
+    def _note_change(self, share: ConnectionShare) -> None:
+        if not share.calls and share.frame is None:
+            self._shares.discard(share)
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 

@@ -18,7 +18,7 @@ from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from probe_pytorch import compat
-from probe_pytorch.double_draws import DRAWING_OPERATORS, draw
+from probe_pytorch.double_draws import DRAWING_OPERATORS, draw_in_script_dtype
 from probe_pytorch.double_dtypes import ROUNDED_DTYPES, WIDE_DTYPES, is_narrow, narrow_nested, widen, widen_nested
 from probe_pytorch.double_scaler import SCALER_OPERATORS
 from probe_pytorch.statistics import PLAIN
@@ -55,7 +55,7 @@ class DoublePrecision(TorchDispatchMode):
             return func(*args, **kwargs)
         name = func._schema.name.removeprefix("aten::")
         if name in DRAWING_OPERATORS:
-            return draw(func, args, kwargs, self.nominal)
+            return draw_in_script_dtype(func, args, kwargs, self.nominal)
         if name in SCALER_OPERATORS:
             return SCALER_OPERATORS[name](*args, **kwargs)
         if name == "lift_fresh":  # new data, such as that of a NumPy array

@@ -14,6 +14,7 @@ from probe_recording.step_follower import StepFollower
 from probe_core.errors import UserError
 from probe_pytorch import compat_hooks
 from probe_pytorch.recorder import TorchRecorder
+from probe_pytorch.script import ScriptEnd
 
 NO_COMPILE_VARIABLE = "TORCH_COMPILE_DISABLE"
 
@@ -72,12 +73,8 @@ class Follower:
             self._handle.remove()
         self.recorder.withdraw()
 
-    def note_end(self, ended_with: str) -> None:
-        """Note how the script ended, before ``end``.
-
-        Args:
-            ended_with: The name of the exception that ended it; empty for none.
-        """
+    def note_end(self, end: ScriptEnd) -> None:
+        """Note how the script ended, before ``end``."""
 
     @property
     def has_stepped(self) -> bool:

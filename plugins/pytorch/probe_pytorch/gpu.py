@@ -16,9 +16,9 @@ from functools import cache, lru_cache, partial
 from typing import Any, NamedTuple
 
 import torch
-from probe_core.errors import make_printable
 from probe_recording.messages import note
 
+from probe_core.errors import make_printable
 from probe_pytorch.compat import get_raw_stream
 
 BLOCK_LEVEL = 10

@@ -9,8 +9,7 @@ from probe_core.plugins.specs import CommandSpec, ReaderSpec
 
 if TYPE_CHECKING:
     from probe_precheck.api import ReferenceSpec, RunnerSpec
-    from probe_recording.api import CaptureSpec, InterceptorSpec, RecorderSpec
-    from probe_recording.specs import DumperSpec
+    from probe_recording.api import CaptureSpec, DumperSpec, InterceptorSpec, RecorderSpec
 
 
 FRAMEWORK_FILES = (
@@ -18,7 +17,7 @@ FRAMEWORK_FILES = (
     "/torch/functional.py", "/torch/autograd/", "/torch/overrides.py", "/torch/utils/_", "/torch/utils/data/",
     "/torch/utils/checkpoint.py", "/torch/distributed/", "/torch/amp/", "/torch/fx/",
 )  # fmt: skip
-"""Parts of the paths of torch's own files, wherever it is installed, that no program is likely to share."""
+"""Parts of paths that occur only in files of torch, wherever it is installed."""
 
 
 @hookimpl
@@ -38,7 +37,7 @@ def probe_readers() -> list[ReaderSpec]:
 @hookimpl
 def probe_dumpers() -> list[DumperSpec]:
     """Return the recorder of PyTorch programs."""
-    from probe_recording.specs import DumperSpec
+    from probe_recording.api import DumperSpec
 
     return [
         DumperSpec(

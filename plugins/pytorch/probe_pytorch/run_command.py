@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import builtins
-import importlib.util
-import runpy
 import sys
-import traceback
-import types
 from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +16,10 @@ from probe_recording.diff_check.checks import compare_with_golden
 from probe_recording.diff_check.golden_run import read_golden_run
 from probe_recording.earlier_run import settle_earlier_run
 from probe_recording.loss import format_steps
-from probe_recording.sites import STAND_IN
 
 from probe_core import console
 from probe_core.errors import UserError, format_count
-from probe_core.terminal.exit_codes import EXIT_DATA_LOST, EXIT_FINISHED, EXIT_INTERRUPTED
+from probe_core.terminal.exit_codes import EXIT_DATA_LOST, EXIT_FINISHED
 from probe_core.terminal.spelling import Command, option
 from probe_pytorch.keeping.run_options import (
     DEFAULT_OUTPUT,
@@ -35,8 +30,12 @@ from probe_pytorch.keeping.run_options import (
     report_kept,
 )
 from probe_pytorch.run_status import StatusFile
+from probe_pytorch.script import Script, ScriptEnd
 
 if TYPE_CHECKING:
+    from probe_recording.keeping.options import KeepOptions
+
+    from probe_pytorch.follower import Follower
     from probe_pytorch.recorder import TorchRecorder
 
 DEFAULT_STEPS = "0-2"
@@ -44,6 +43,33 @@ FLOAT64_HINT = (
     "The script ran in float64 (--double), which some kernels do not accept. If the error is about a dtype, "
     "choose another implementation in the script, such as attention without a fused kernel."
 )
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """The options of ``probe run``, as the user gave them, with the script."""
+
+    script: Script
+    dump_path: str | None
+    replace: bool
+    config: str | None
+    task: str | None
+    level: str | None
+    step: str | None
+    seed: int | None
+    double: bool
+    against: Path | None
+    keep: int | None
+    send_to: str | None
+    tls: str | None
+    insecure: bool
+    send_memory: str | None
+    keep_last: int | None
+    keep_memory: str | None
+    signal: str | None
+    events: int | None
+    rerun: bool
+    status: Path | None
 
 
 @click.command(cls=Command, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -78,76 +104,79 @@ FLOAT64_HINT = (
 @option("-m", "--module", is_flag=True, help="SCRIPT is the name of a module, as in python -m.")
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def run(
-    dump_path: str | None,
-    replace: bool,
-    config: str | None,
-    task: str | None,
-    level: str | None,
-    step: str | None,
-    seed: int | None,
-    double: bool,
-    against: Path | None,
-    keep: int | None,
-    send_to: str | None,
-    tls: str | None,
-    insecure: bool,
-    send_memory: str | None,
-    keep_last: int | None,
-    keep_memory: str | None,
-    signal: str | None,
-    events: int | None,
-    rerun: bool,
-    status: Path | None,
-    module: bool,
-    script: str,
-    arguments: tuple[str, ...],
-) -> int:
+def run(script: str, arguments: tuple[str, ...], module: bool, **values: Any) -> int:
     """Record SCRIPT, a training script that needs no change.
 
     A step ends when the script's first optimizer has stepped. The script runs as with python, with
     its ARGUMENTS, and probe exits with its exit code; with 3 if that is 0 and a part of the recording
     could not be written or sent.
     """
-    keeping = keep_options(keep_last, keep_memory, signal, events, rerun=rerun)
+    options = RunOptions(Script(script, arguments, module), **values)
+    keeping = keep_options(options.keep_last, options.keep_memory, options.signal, options.events, rerun=options.rerun)
     if keeping is not None:
-        refuse_with_keeping(step, send_to, against)
-        level, step = level or (None if config else "L0"), step or "all"
-        dump_path = dump_path or (None if config else DEFAULT_OUTPUT)
-    if send_to is not None:
-        task, level = task or "tensor", level or (None if config else "L1")
-    if against is not None:
-        level, step = _take_from_golden(against, config, level, step)
-    settings = _create_config(dump_path, config, task, level, step)
-    settings = settings.with_run_options(seed, is_double=double)
-    if against is not None:
-        settings = compare_with_golden(settings, against, keep)
-    elif keep is not None:
-        raise UserError("--keep belongs to --against.", "Give --against GOLDEN, the run to compare with.")
-    if send_to is not None:
-        settings = replace_destination(settings, create_destination(send_to, tls, insecure, send_memory), "--send-to")
-    elif tls or insecure or send_memory:
-        raise UserError("--tls, --insecure and --send-memory belong to --send-to.", "Give --send-to HOST:PORT.")
-    if not module and not Path(script).is_file():
-        raise UserError(
-            f'There is no script "{script}".',
-            "Give the path of a Python file, or -m and the name of a module.",
-        )
-    if not module:
-        try:
-            Path(script).open("rb").close()
-        except OSError as error:
-            raise UserError(
-                f'The script "{script}" cannot be read: {error.strerror or error}.',
-                "Change its permissions, or give another script.",
-            ) from None
-    if module and not _has_module(script):
-        raise UserError(
-            f'There is no module "{script}".',
-            "Give a name that python -m accepts, from this directory or installed.",
-        )
+        options = _default_to_keeping(options)
+    settings = create_settings(options)
+    options.script.check()
     if keeping is not None:
         refuse_mindspore(script, is_module=module)
+    follower = _create_follower(options, settings, keeping)
+    status_file = StatusFile(options.status)  # its directory is relative to the one before the script runs
+    end = _run_recorded(options, follower, status_file)
+    if keeping is not None:
+        is_complete = report_kept(follower)
+    else:
+        is_complete = _report(options, settings, follower, end)
+    steps = tuple(follower.recorder.complete_steps)
+    status_file.end(end.exit_code, end.exception, steps, is_complete=is_complete)
+    return end.exit_code or (EXIT_FINISHED if is_complete else EXIT_DATA_LOST)
+
+
+def _default_to_keeping(options: RunOptions) -> RunOptions:
+    """Return the options with the defaults of ``--keep-last``.
+
+    Raises:
+        UserError: An option contradicts ``--keep-last``.
+    """
+    refuse_with_keeping(options.step, options.send_to, options.against)
+    return replace(
+        options,
+        level=options.level or (None if options.config else "L0"),
+        step=options.step or "all",
+        dump_path=options.dump_path or (None if options.config else DEFAULT_OUTPUT),
+    )
+
+
+def create_settings(options: RunOptions) -> Config:
+    """Return the settings of the recording.
+
+    Raises:
+        UserError: An option is not valid, or two options contradict each other.
+    """
+    task, level, step = options.task, options.level, options.step
+    if options.send_to is not None:
+        task, level = task or "tensor", level or (None if options.config else "L1")
+    if options.against is not None:
+        level, step = _take_from_golden(options.against, options.config, level, step)
+    settings = _create_config(options.dump_path, options.config, task, level, step)
+    settings = settings.with_run_options(options.seed, is_double=options.double)
+    if options.against is not None:
+        settings = compare_with_golden(settings, options.against, options.keep)
+    elif options.keep is not None:
+        raise UserError("--keep belongs to --against.", "Give --against GOLDEN, the run to compare with.")
+    if options.send_to is not None:
+        destination = create_destination(options.send_to, options.tls, options.insecure, options.send_memory)
+        settings = replace_destination(settings, destination, "--send-to")
+    elif options.tls or options.insecure or options.send_memory:
+        raise UserError("--tls, --insecure and --send-memory belong to --send-to.", "Give --send-to HOST:PORT.")
+    return settings
+
+
+def _create_follower(options: RunOptions, settings: Config, keeping: KeepOptions | None) -> Follower:
+    """Return the driver of the recorder, after an earlier recording is settled.
+
+    Raises:
+        UserError: torch is not installed, or an earlier recording may not be replaced.
+    """
     try:
         from probe_pytorch.follower import Follower
     except ModuleNotFoundError as error:
@@ -156,41 +185,34 @@ def run(
         raise UserError("Recording needs torch, which is not installed.", "Install it: pip install torch") from None
     if settings.online is None and keeping is None:
         confirm = _confirm_replacement if sys.stdin.isatty() and sys.stderr.isatty() else None
-        settle_earlier_run(settings.dump_path, replace=replace, confirm=confirm, warn=console.warn)
-    _note_misplaced_options(arguments)
-    follower = Follower(settings) if keeping is None else create_follower(settings, keeping, replaces=replace)
-    if seed is not None:
+        settle_earlier_run(settings.dump_path, replace=options.replace, confirm=confirm, warn=console.warn)
+    _note_misplaced_options(options.script.arguments)
+    return Follower(settings) if keeping is None else create_follower(settings, keeping, replaces=options.replace)
+
+
+def _run_recorded(options: RunOptions, follower: Follower, status_file: StatusFile) -> ScriptEnd:
+    """Run the script and record it."""
+    if options.seed is not None:
         from probe_pytorch.seeds import seed_all
 
-        seed_all(seed, mode=True)
-    if double:
+        seed_all(options.seed, mode=True)
+    if options.double:
         from probe_pytorch.double import run_in_double_precision
-    status_file = StatusFile(status)
     try:
         follower.begin()
         status_file.begin()
-        with run_in_double_precision() if double else nullcontext():
-            code, ended_with = _run_script(script, arguments, module)
-        follower.note_end(ended_with)
+        with run_in_double_precision() if options.double else nullcontext():
+            end = options.script.run()
+        follower.note_end(end)
     finally:
         try:
             follower.end()
         except KeyboardInterrupt:  # it may arrive just before end() defers interrupts
             follower.end()
             raise
-    if double and ended_with not in ("", "SystemExit", "KeyboardInterrupt"):
+    if options.double and end.is_error:
         console.note(FLOAT64_HINT)
-    recorder = follower.recorder
-    if keeping is not None:
-        is_whole = report_kept(follower)
-    else:
-        with suppress(OSError):  # the disk of the terminal's log may be full, too
-            is_default = step is None and config is None
-            _report(settings, recorder, follower.has_stepped, is_default, ended_with, hints=status is None)
-        recorder.report_comparison()
-        is_whole = recorder.lost is None and (recorder.sender is None or recorder.sender.is_complete)
-    status_file.end(code, ended_with, tuple(recorder.complete_steps), is_complete=is_whole)
-    return code or (EXIT_FINISHED if is_whole else EXIT_DATA_LOST)
+    return end
 
 
 def _confirm_replacement(root: Path) -> bool:
@@ -207,16 +229,6 @@ def _note_misplaced_options(arguments: tuple[str, ...]) -> None:
             f"{', '.join(misplaced)} came after the script's name, so the script receives "
             f"{'it' if len(misplaced) == 1 else 'them'}. Options of probe run precede the script's name."
         )
-
-
-def _has_module(name: str) -> bool:
-    sys.path.insert(0, "")
-    try:
-        return importlib.util.find_spec(name) is not None
-    except (ImportError, ValueError):
-        return False
-    finally:
-        sys.path.remove("")
 
 
 def _take_from_golden(
@@ -242,111 +254,70 @@ def _create_config(
     return load_config(config, **fields)
 
 
-def _run_script(script: str, arguments: tuple[str, ...], module: bool) -> tuple[int, str]:
-    """Run the script; return its exit code, and the name of the exception that ended it, empty for none.
-
-    An exception of the script is printed as python prints it, without the recorder's frames.
-    """
-    is_path_safe = sys.flags.isolated or getattr(sys.flags, "safe_path", False)  # no entry for the launcher
-    arguments_before, launcher_path = sys.argv, sys.path[: 0 if is_path_safe else 1]
-    sys.argv = [script, *arguments]
-    sys.path[: len(launcher_path)] = ["" if module else str(Path(script).resolve().parent)]
-    try:
-        if module:
-            runpy.run_module(script, run_name="__main__", alter_sys=True)
-        else:
-            _run_file(script)
-        return 0, ""
-    except SystemExit as stop:
-        if stop.code is None or isinstance(stop.code, int):
-            return stop.code or 0, "SystemExit" if stop.code else ""
-        console.note(str(stop.code), lines=True)
-        return 1, "SystemExit"
-    except KeyboardInterrupt:
-        console.note("Interrupted; the steps recorded so far are kept.")
-        return EXIT_INTERRUPTED, "KeyboardInterrupt"
-    except UserError:
-        raise  # a mistake in the script's use of probe, shown as one sentence and the remedy
-    except Exception as error:
-        _show_error(error)
-        return 1, type(error).__name__
-    finally:
-        sys.argv, sys.path[:1] = arguments_before, launcher_path
+def _report(options: RunOptions, config: Config, follower: Follower, end: ScriptEnd) -> bool:
+    """Print what was recorded or sent; return False if a part was lost."""
+    recorder = follower.recorder
+    is_default = options.step is None and options.config is None
+    with suppress(OSError):  # the disk of the terminal's log may be full, too
+        if config.online is not None:
+            _report_sending(recorder, follower.has_stepped, is_default, end)
+        elif _report_recording(recorder, end) and options.status is None:
+            _print_hints(config, recorder, follower.has_stepped, is_default, end)
+    recorder.report_comparison()
+    return recorder.lost is None and (recorder.sender is None or recorder.sender.is_complete)
 
 
-def _run_file(script: str) -> None:
-    """Run a file as ``__main__``, as python does: ``__file__`` is absolute, ``sys.argv[0]`` unchanged."""
-    path = str(Path(script).absolute())
-    main = types.ModuleType("__main__")
-    main.__dict__.update(__file__=path, __builtins__=builtins)
-    before = sys.modules["__main__"]
-    sys.modules["__main__"] = main
-    try:
-        exec(compile(Path(path).read_bytes(), path, "exec", dont_inherit=True), main.__dict__)
-    finally:
-        sys.modules["__main__"] = before
+def _report_sending(recorder: TorchRecorder, has_stepped: bool, is_default: bool, end: ScriptEnd) -> None:
+    """Warn if no calls were sent or no optimizer has stepped."""
+    if recorder.sender is None:
+        console.warn("nothing was sent: the script reached none of the selected steps.")
+    elif not has_stepped and not end.exception:
+        console.warn("no optimizer of torch stepped, so everything the script did is in step 0.")
+    if is_default:
+        console.note(f"Steps {DEFAULT_STEPS} are the default; others with --step, such as --step all.")
 
 
-def _show_error(error: Exception) -> None:
-    trace = error.__traceback__
-    hidden_prefixes = (str(Path(__file__).parent), "<frozen runpy>", runpy.__file__)
-    shown = traceback.TracebackException(type(error), error, trace)
-    part: traceback.TracebackException | None = shown
-    while part is not None:
-        frames = [f for f in part.stack if not f.filename.startswith(hidden_prefixes) and f.name != STAND_IN]
-        part.stack = traceback.StackSummary.from_list(frames)
-        part = part.__cause__ or part.__context__
-    console.note("".join(shown.format()).rstrip(), lines=True)
-
-
-def _report(
-    config: Config, recorder: TorchRecorder, stepped: bool, default: bool, ended_with: str, *, hints: bool
-) -> None:
-    """Print which steps were recorded, what was lost, and the command that compares them.
-
-    Args:
-        config: The settings of the recording.
-        recorder: The recorder, which has finished.
-        stepped: True if an optimizer has stepped.
-        default: True if the steps were not chosen, but are those that are recorded by default.
-        ended_with: The name of the exception that ended the script; empty for none.
-        hints: True to print what was recorded and what to do next.
-    """
-    if config.online is not None:
-        if recorder.sender is None:
-            console.warn("nothing was sent: the script reached none of the selected steps.")
-        elif not stepped and not ended_with:
-            console.warn("no optimizer of torch stepped, so everything the script did is in step 0.")
-        if default:
-            console.note(f"Steps {DEFAULT_STEPS} are the default; others with --step, such as --step all.")
-        return
-    lost = recorder.lost
-    steps = recorder.complete_steps
+def _report_recording(recorder: TorchRecorder, end: ScriptEnd) -> bool:
+    """Print what was lost or is missing; return False if no step was recorded."""
+    lost, steps = recorder.lost, recorder.complete_steps
     if lost is not None:
         console.error(
             f"The recording is incomplete: it stopped in step {lost.step}. {lost.failure.what}",
             f"{lost.remains} {lost.failure.fix}",
         )
         if not steps:
-            return
-    if not steps and ended_with:
-        console.warn(f"nothing was recorded: {ended_with} ended the script before a selected step had a recorded call.")
-        return
+            return False
+    if not steps and end.exception:
+        reason = f"{end.exception} ended the script before a selected step had a recorded call"
+        console.warn(f"nothing was recorded: {reason}.")
+        return False
     for sentence in recorder.missing_records():
         console.warn(sentence)
     if not steps:
         console.note("Check --step, --level and --config, and that SCRIPT is the script that trains.")
-    if not steps or not hints:
-        return
+    return bool(steps)
+
+
+def _print_hints(config: Config, recorder: TorchRecorder, has_stepped: bool, is_default: bool, end: ScriptEnd) -> None:
+    """Print which steps were recorded, and the command that compares them.
+
+    Args:
+        config: The settings of the recording.
+        recorder: The recorder, which has finished.
+        has_stepped: True if an optimizer has stepped.
+        is_default: True if the user did not choose the steps.
+        end: How the script ended.
+    """
+    steps = recorder.complete_steps
     count = sum(recorder.record_counts[step] for step in steps)
     path = config.shown_path
     console.note(
         f"probe recorded {format_steps(steps)} ({format_count(count, 'record')} of level {config.level}, "
         f"task {config.task}) into {path}"
     )
-    if default and max(config.steps) in steps:
+    if is_default and max(config.steps) in steps:
         console.note(f"Steps {DEFAULT_STEPS} are the default; others with --step, such as --step 0,5-7.")
-    if not stepped and not ended_with:
+    if not has_stepped and not end.exception:
         console.warn(
             "no optimizer of torch stepped, so everything the script did is in step 0. To record each "
             "iteration as a step, call start(), stop() and step() of a PrecisionDebugger in the script."

@@ -30,7 +30,7 @@ from probe_pytorch.values import TorchCollector
 
 __all__ = ["Entry", "TorchSession"]
 
-belongs_to_recorder(Path(__file__).parent, "run_command.py")
+belongs_to_recorder(Path(__file__).parent, "script.py")
 
 
 class TorchSession(Session):

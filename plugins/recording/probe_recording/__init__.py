@@ -20,7 +20,7 @@ __getattr__ = create_exporter(
     __name__,
     {"api": " ".join(api.__all__)},
     former={
-        "arrays": "Array",
+        "arrays": "CHECKSUMS Array",
         "attribute_patches": "AttributePatches",
         "batch_values": "BLOCK CHUNK_BLOCKS chunk_weight create_batch_entry hash_array hash_weights "
         "iterate_batch_tensors",

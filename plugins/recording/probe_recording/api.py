@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from probe_core.exports import create_exporter
 
 if TYPE_CHECKING:
-    from probe_recording.arrays import CHECKSUMS, NpyStore, measure
+    from probe_recording.arrays import NpyStore, measure
     from probe_recording.backward import Backward
     from probe_recording.call_recorder import CallRecorder
     from probe_recording.capture import Capture, ModuleCapture
@@ -26,12 +26,11 @@ if TYPE_CHECKING:
     from probe_recording.recorder import Recorder
     from probe_recording.session import Session
     from probe_recording.sites import belongs_to_recorder, stack_of
-    from probe_recording.specs import CaptureSpec, InterceptorSpec, RecorderSpec, TaskSpec
+    from probe_recording.specs import CaptureSpec, DumperSpec, InterceptorSpec, RecorderSpec, TaskSpec
     from probe_recording.tasks import TaskRecorder
     from probe_recording.values import Collector
 
 __all__ = [
-    "CHECKSUMS",
     "Backward",
     "CallInterceptor",
     "CallRecorder",
@@ -42,6 +41,7 @@ __all__ = [
     "Config",
     "Debugger",
     "DumpRun",
+    "DumperSpec",
     "Fields",
     "InterceptedCall",
     "InterceptorSpec",
@@ -66,7 +66,7 @@ __all__ = [
 __getattr__ = create_exporter(
     __name__,
     {
-        "arrays": "CHECKSUMS NpyStore measure",
+        "arrays": "NpyStore measure",
         "backward": "Backward",
         "call_recorder": "CallRecorder",
         "capture": "Capture ModuleCapture",
@@ -85,7 +85,7 @@ __getattr__ = create_exporter(
         "recorder": "Recorder",
         "session": "Session",
         "sites": "belongs_to_recorder stack_of",
-        "specs": "CaptureSpec InterceptorSpec RecorderSpec TaskSpec",
+        "specs": "CaptureSpec DumperSpec InterceptorSpec RecorderSpec TaskSpec",
         "tasks": "TaskRecorder",
         "values": "Collector",
     },

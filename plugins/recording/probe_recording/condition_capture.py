@@ -148,9 +148,10 @@ class ConditionCapture(Capture[Session]):
 
 def new_condition_capture(framework: str) -> ConditionCapture:
     """Return the capture of a framework; one that knows no framework if no installed plugin offers it."""
-    from probe_recording.installed import load_captures  # loads the plugins
+    from probe_recording.installed import find_spec  # loads the plugins
+    from probe_recording.specs import CaptureSpec
 
-    spec = load_captures().get(framework)
+    spec = find_spec("condition_captures", CaptureSpec, framework)
     if spec is None:
         return ConditionCapture()
     capture = spec.load()

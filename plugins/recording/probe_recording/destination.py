@@ -74,7 +74,7 @@ def read_destination(section: Fields) -> Destination | None:
     if not section.flag("online_run_ut", False):
         for name in ("host", "nfs_path"):
             if section.value(name):
-                warn(f'{section.what}: "{name}" has no effect unless "online_run_ut" is true')
+                warn(f'{section.subject}: "{name}" has no effect unless "online_run_ut" is true')
         return None
     limits: dict[str, Any] = {
         "memory": _parse_size(section, "online_memory", DEFAULT_MEMORY_BYTES),

@@ -26,19 +26,24 @@ class Fields:
         subject: The words that error messages begin with.
 
     Attributes:
-        what: The words that error messages begin with.
+        subject: The words that error messages begin with.
     """
 
     def __init__(self, fields: Mapping[str, Any], subject: str) -> None:
         self._fields = fields
-        self.what = subject
+        self.subject = subject
+
+    @property
+    def what(self) -> str:
+        """The former name of ``subject``."""
+        return self.subject
 
     def section(self, name: str) -> Fields:
         """Return the section ``name``; an empty one if it is left out."""
         value = self._fields.get(name) or {}
         if not isinstance(value, Mapping):
             raise self.wrong(name, "must be an object", f'For example "{name}": {{}}.')
-        return Fields(value, f'{self.what}: section "{name}"')
+        return Fields(value, f'{self.subject}: section "{name}"')
 
     def warn_unknown(self, allowed: Set[str], allowed_elsewhere: Set[str], place: str) -> None:
         """Warn about unknown fields, with the known field of a similar name if there is one.
@@ -52,13 +57,13 @@ class Fields:
             if name not in allowed:
                 close = suggest_name(name, sorted(allowed))
                 hint = f"; {place}" if name in allowed_elsewhere else f'; did you mean "{close}"?' if close else ""
-                warn(f'{self.what}: unknown field "{name}" is ignored{hint}')
+                warn(f'{self.subject}: unknown field "{name}" is ignored{hint}')
 
     def warn_unused(self, names: frozenset[str]) -> None:
         """Warn about those of ``names`` that are set, because probe does not support them."""
         for name in sorted(names & self._fields.keys()):
             if self._fields[name] not in ("", [], {}, None, False, "npy"):
-                warn(f'{self.what}: "{name}" is not supported by probe and is ignored')
+                warn(f'{self.subject}: "{name}" is not supported by probe and is ignored')
 
     def refuse(self, reasons: Mapping[str, str]) -> None:
         """Refuse fields that are set to something, each for a reason.
@@ -179,7 +184,7 @@ class Fields:
             fix: A sentence on how to correct it.
             choices: The valid values, if they can be listed.
         """
-        return UserError(f'{self.what}: "{name}" {problem}.', fix, choices)
+        return UserError(f'{self.subject}: "{name}" {problem}.', fix, choices)
 
 
 def warn(text: str) -> None:

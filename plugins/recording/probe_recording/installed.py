@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import PolicySpec
 from probe_recording.specs import CaptureSpec, InterceptorSpec, RecorderSpec, TaskSpec
+
+F = TypeVar("F", InterceptorSpec, CaptureSpec, RecorderSpec)
 
 
 def load_tasks() -> dict[str, TaskSpec]:
@@ -15,26 +17,23 @@ def load_tasks() -> dict[str, TaskSpec]:
     return {spec.name: spec for spec in Manager().specs("tasks", TaskSpec)}
 
 
-def load_interceptors() -> dict[str, InterceptorSpec]:
-    """Return the interceptors of calls that plugins provide, by framework."""
-    return {spec.framework: spec for spec in Manager().specs("interceptors", InterceptorSpec)}
-
-
-def load_captures() -> dict[str, CaptureSpec]:
-    """Return the captures of conditions that plugins provide, by framework."""
-    return {spec.framework: spec for spec in Manager().specs("condition_captures", CaptureSpec)}
-
-
 @cache
-def load_recorders() -> dict[str, RecorderSpec]:
-    """Return the recorders that plugins provide, by framework; plugins are loaded once in a process."""
-    return {spec.framework: spec for spec in Manager().specs("recorders", RecorderSpec)}
+def find_spec(kind: str, spec_type: type[F], framework: str) -> F | None:
+    """Return the contribution for a framework, or None if no installed plugin provides it.
+
+    Args:
+        kind: The kind of contribution, such as ``recorders``.
+        spec_type: The class of its specs.
+        framework: The name of the framework.
+    """
+    specs = Manager().specs(kind, spec_type)
+    return next((spec for spec in specs if spec.framework == framework), None)
 
 
 def load_policy(name: str) -> Any:
-    """Return a policy that judges batches of values.
+    """Return a policy with the method ``judge_batch``.
 
     Raises:
-        UserError: No installed plugin provides it.
+        UserError: No installed plugin provides the policy.
     """
     return Manager().find("policies", name, PolicySpec).make()

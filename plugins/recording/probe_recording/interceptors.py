@@ -150,9 +150,10 @@ def new_interceptor(config: Config, framework: str) -> CallInterceptor:
     Raises:
         UserError: No installed plugin intercepts calls of the framework.
     """
-    from probe_recording.installed import load_interceptors  # loads the plugins
+    from probe_recording.installed import find_spec  # loads the plugins
+    from probe_recording.specs import InterceptorSpec
 
-    spec = load_interceptors().get(framework)
+    spec = find_spec("interceptors", InterceptorSpec, framework)
     if spec is None:
         raise UserError(
             f"No installed plugin intercepts calls of {framework}.",

@@ -21,9 +21,10 @@ def new_recorder(config: Config, framework: str) -> Recorder[Any]:
         UserError: No installed plugin records the framework.
         PluginError: The framework cannot be imported.
     """
-    from probe_recording.installed import load_recorders  # loads the plugins
+    from probe_recording.installed import find_spec  # loads the plugins
+    from probe_recording.specs import RecorderSpec
 
-    spec = load_recorders().get(framework)
+    spec = find_spec("recorders", RecorderSpec, framework)
     if spec is None:
         raise UserError(
             f"No installed plugin records {framework}.", f"Install the distribution for it: probe-{framework}."

@@ -13,10 +13,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from probe_core.errors import UserError
 from probe_core.store.names import is_gradient
+from probe_recording.arrays import CHECKSUMS, Array
 from probe_recording.conditions import Conditions
 from probe_recording.config import Config
 from probe_recording.directory import StepDirectory
@@ -34,10 +35,6 @@ from probe_recording.step_phases import StepPhases
 from probe_recording.tensor_selection import TensorSelection
 from probe_recording.tensor_store import Store
 from probe_recording.tokens import TokenNote
-
-if TYPE_CHECKING:
-    pass
-
 
 FLUSH_INTERVAL_RECORDS = 1000
 """Smallest number of new records between two flushes of a step; large steps wait for a quarter more records."""
@@ -95,6 +92,11 @@ class Session(FrameworkSession):
         self._logged_error_types: set[type[BaseException]] = set()
         self._store: Store | None = None
         self._saves_all = config.task == "tensor"
+
+    @property
+    def checksum(self) -> Callable[[Array], str] | None:
+        """The function that computes the checksum of an array; None if the configuration selects none."""
+        return CHECKSUMS.get(self.config.summary)
 
     # -- names ---------------------------------------------------------------------------
 

@@ -19,8 +19,28 @@ class DumperSpec(ImportedSpec):
     tasks: tuple[str, ...] = ()
 
 
+class DeferredSpec(Spec):
+    """A contribution whose factory is called only while a program is recorded.
+
+    The arguments of the factory are ``values``, which are empty in a check of the plugins.
+    """
+
+    __slots__ = ()
+
+    def make(self) -> Any:
+        """Import the factory, and call it if its arguments are set.
+
+        Raises:
+            PluginError: The plugin raised an exception.
+        """
+        if self.values:
+            return Spec.make(self)
+        with blame_plugin(self.title, self.origin):
+            return import_address(self.factory) if isinstance(self.factory, str) else self.factory
+
+
 @dataclass(frozen=True, slots=True)
-class TaskSpec(Spec):
+class TaskSpec(DeferredSpec):
     """A task of the debugger (the factory makes a ``probe_recording.api.TaskRecorder``).
 
     The factory is called with the ``Config`` and the name of the framework. It should import the framework
@@ -36,17 +56,6 @@ class TaskSpec(Spec):
     frameworks: tuple[str, ...] = ()
     fields: tuple[str, ...] = ()
     settings: str = ""
-
-    def make(self) -> Any:
-        """Import the factory, and call it if the values hold its arguments, which a check of plugins lacks.
-
-        Raises:
-            PluginError: The plugin raised an exception.
-        """
-        if self.values:
-            return Spec.make(self)
-        with blame_plugin(self.title, self.origin):
-            return import_address(self.factory) if isinstance(self.factory, str) else self.factory
 
     def parse(self, section: Fields) -> Any:
         """Return the settings in the section of the task.
@@ -67,7 +76,7 @@ def check_task(spec: TaskSpec) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class InterceptorSpec(Spec):
+class InterceptorSpec(DeferredSpec):
     """An interceptor of API calls (the factory makes a ``probe_recording.api.CallInterceptor``).
 
     The factory is called with the ``Config``. It should import the framework only then.
@@ -78,16 +87,9 @@ class InterceptorSpec(Spec):
 
     framework: str = ""
 
-    def make(self) -> Any:
-        """Import the factory, and call it if the values hold its argument, which a check of plugins lacks."""
-        if self.values:
-            return Spec.make(self)
-        with blame_plugin(self.title, self.origin):
-            return import_address(self.factory) if isinstance(self.factory, str) else self.factory
-
 
 @dataclass(frozen=True, slots=True)
-class CaptureSpec(Spec):
+class CaptureSpec(DeferredSpec):
     """A capture of conditions (the factory makes a ``probe_recording.api.ConditionCapture``).
 
     The factory is called without arguments. It should import the framework only then.
@@ -108,14 +110,9 @@ class CaptureSpec(Spec):
             factory: Any = self.make()
             return factory()
 
-    def make(self) -> Any:
-        """Import the factory, which is not called, because it may need a program that uses the framework."""
-        with blame_plugin(self.title, self.origin):
-            return import_address(self.factory) if isinstance(self.factory, str) else self.factory
-
 
 @dataclass(frozen=True, slots=True)
-class RecorderSpec(Spec):
+class RecorderSpec(DeferredSpec):
     """A recorder of a framework (the factory makes a ``probe_recording.api.Recorder``).
 
     The factory is called with the ``Config`` and ``finds_models=True``, so that the modules of models that are
@@ -126,13 +123,6 @@ class RecorderSpec(Spec):
     """
 
     framework: str = ""
-
-    def make(self) -> Any:
-        """Import the factory, and call it if the values hold its arguments, which a check of plugins lacks."""
-        if self.values:
-            return Spec.make(self)
-        with blame_plugin(self.title, self.origin):
-            return import_address(self.factory) if isinstance(self.factory, str) else self.factory
 
 
 def check_framework(spec: InterceptorSpec | CaptureSpec | RecorderSpec) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from probe_online import window
-from probe_online.window import Client, IncomingFrame, MemoryWindow
+from probe_online.window import ConnectionShare, IncomingFrame, MemoryWindow
 
 SECONDS = 20.0
 """Time in which what does not wait for others has ended on any machine."""
@@ -51,10 +51,10 @@ def make_stalled(arrival: IncomingFrame) -> None:
 def test_window_gives_room_while_another_frame_is_only_announced() -> None:
     async def story() -> None:
         shared = MemoryWindow(100, 10)
-        announced = await shared.begin(Client(), 100, nothing)
+        announced = await shared.begin(ConnectionShare(), 100, nothing)
         make_slow(announced)
         for _ in range(5):
-            other = await shared.begin(Client(), 100, nothing)
+            other = await shared.begin(ConnectionShare(), 100, nothing)
             await shared.take(other, 100)
             shared.drop(other)
         assert shared.used == 0
@@ -65,15 +65,15 @@ def test_window_gives_room_while_another_frame_is_only_announced() -> None:
 def test_window_keeps_room_for_the_frames_that_began_earlier() -> None:
     async def story() -> None:
         shared = MemoryWindow(100, 10)
-        first = await shared.begin(Client(), 60, nothing)
-        second = await shared.begin(Client(), 60, nothing)
+        first = await shared.begin(ConnectionShare(), 60, nothing)
+        second = await shared.begin(ConnectionShare(), 60, nothing)
         await shared.take(second, 40)
         more = asyncio.create_task(shared.take(second, 10))
         await waits(more)
         await shared.take(first, 60)
         await shared.put_in_work(first)
         await waits(more)
-        shared.release(first.client, 60)
+        shared.release(first.share, 60)
         await soon(more)
 
     run(story)
@@ -82,10 +82,10 @@ def test_window_keeps_room_for_the_frames_that_began_earlier() -> None:
 def test_window_keeps_no_room_for_slow_frames() -> None:
     async def story() -> None:
         shared = MemoryWindow(100, 10)
-        slow = await shared.begin(Client(), 90, nothing)
+        slow = await shared.begin(ConnectionShare(), 90, nothing)
         await shared.take(slow, 10)
         make_slow(slow)
-        other = await shared.begin(Client(), 90, nothing)
+        other = await shared.begin(ConnectionShare(), 90, nothing)
         await shared.take(other, 90)
 
     run(story)
@@ -97,10 +97,10 @@ def test_window_closes_stalled_frames_that_others_need_the_room_of(monkeypatch: 
 
     async def story() -> None:
         shared = MemoryWindow(100, 10)
-        slow = await shared.begin(Client(), 90, lambda: closed.append("slow"))
+        slow = await shared.begin(ConnectionShare(), 90, lambda: closed.append("slow"))
         await shared.take(slow, 60)
         make_stalled(slow)
-        quick = await shared.begin(Client(), 80, lambda: closed.append("quick"))
+        quick = await shared.begin(ConnectionShare(), 80, lambda: closed.append("quick"))
         await shared.take(quick, 40)
         assert not closed
         await shared.take(quick, 40)
@@ -116,7 +116,7 @@ def test_window_completes_the_earliest_of_frames_that_need_the_same_room() -> No
 
     async def story() -> None:
         shared = MemoryWindow(100, 10)
-        both = [await shared.begin(Client(), 80, lambda n=number: closed.append(n)) for number in "ab"]
+        both = [await shared.begin(ConnectionShare(), 80, lambda n=number: closed.append(n)) for number in "ab"]
         for one in both:
             make_slow(one)
             await shared.take(one, 50)
@@ -132,10 +132,10 @@ def test_window_completes_the_earliest_of_frames_that_need_the_same_room() -> No
 def test_window_gives_each_connection_a_share() -> None:
     async def story() -> None:
         shared = MemoryWindow(100, 4)
-        busy, other = Client(), Client()
+        busy, other = ConnectionShare(), ConnectionShare()
 
-        async def send(client: Client, size: int) -> None:
-            arrival = await shared.begin(client, size, nothing)
+        async def send(share: ConnectionShare, size: int) -> None:
+            arrival = await shared.begin(share, size, nothing)
             await shared.take(arrival, size)
             await shared.put_in_work(arrival)
 
@@ -155,7 +155,7 @@ def test_window_gives_each_connection_a_share() -> None:
 def test_window_takes_a_limited_number_of_calls() -> None:
     async def story() -> None:
         shared = MemoryWindow(100, 1)
-        arrivals = [await shared.begin(Client(), 10, nothing) for _ in range(3)]
+        arrivals = [await shared.begin(ConnectionShare(), 10, nothing) for _ in range(3)]
         for arrival in arrivals:
             await shared.take(arrival, 10)
         await shared.put_in_work(arrivals[0])
@@ -164,9 +164,9 @@ def test_window_takes_a_limited_number_of_calls() -> None:
             await waits(task)
         others[0].cancel()
         await asyncio.gather(others[0], return_exceptions=True)
-        shared.release(arrivals[0].client, 10)
+        shared.release(arrivals[0].share, 10)
         await soon(others[1])
-        shared.release(arrivals[2].client, 10)
+        shared.release(arrivals[2].share, 10)
         assert shared.used == 0
 
     run(story)
@@ -185,14 +185,14 @@ def test_window_never_holds_more_than_its_size_and_ends(number: int, monkeypatch
         shared = MemoryWindow(1000, 8)
 
         async def send(speed: int) -> None:
-            client = Client()
+            share = ConnectionShare()
             for _ in range(6):
                 size = chance.choice((10, 100, 500, 1000))
-                while not await attempt(client, size, speed):
+                while not await attempt(share, size, speed):
                     await asyncio.sleep(0.001)
 
-        async def attempt(client: Client, size: int, speed: int) -> bool:
-            arrival = await shared.begin(client, size, nothing)
+        async def attempt(share: ConnectionShare, size: int, speed: int) -> bool:
+            arrival = await shared.begin(share, size, nothing)
             try:
                 while arrival.missing:
                     part = min(speed, arrival.missing)
@@ -205,7 +205,7 @@ def test_window_never_holds_more_than_its_size_and_ends(number: int, monkeypatch
                 return False
             finally:
                 shared.drop(arrival)
-            asyncio.get_running_loop().call_later(chance.uniform(0, 0.01), shared.release, client, size)
+            asyncio.get_running_loop().call_later(chance.uniform(0, 0.01), shared.release, share, size)
             return True
 
         await asyncio.gather(*(send(chance.choice((50, 200, 1000))) for _ in range(8)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -64,7 +64,7 @@ class Recorder(BaseRecorder[EmptySession]):
         return False
 
     def take_log(self) -> list[str]:
-        """Return the calls since the last time."""
+        """Return the calls since the last ``take_log``, and forget them."""
         entries, self.log[:] = [*self.log], []
         return entries
 
@@ -73,7 +73,7 @@ class Recorder(BaseRecorder[EmptySession]):
 def make_recorder(path: Path, **fields: Any) -> Iterator[Recorder]:
     config = Config(dump_path=path, shown_path=str(path), level="L1", conditions=False, **fields)
     recorder = Recorder(config)
-    recorder.reports_missing = False
+    recorder.reports_missing = False  # do not warn about a recording without records
     try:
         yield recorder
     finally:
@@ -182,7 +182,10 @@ class Hooks:
 @pytest.mark.parametrize(("level", "expected"), [("L0", ["begin", ([("x.M", 1)], True)]), ("L1", [])])
 def test_module_capture_hooks_modules_at_their_levels(level: str, expected: list[Any], tmp_path: Path) -> None:
     hooks = Hooks()
-    list_modules: Callable[[Any], list[tuple[str, Any]]] = lambda model: [("x.M", model)]  # noqa: E731
+
+    def list_modules(model: Any) -> list[tuple[str, Any]]:
+        return [("x.M", model)]
+
     capture: ModuleCapture[EmptySession] = ModuleCapture(hooks, list_modules)
     config = Config(dump_path=tmp_path, shown_path=str(tmp_path), level=level)
     capture.install(EmptySession(config, StepDirectory(tmp_path, 0, "rank"), "run"), 1)

@@ -27,7 +27,7 @@ def test_the_capture_of_a_plugin_is_made(monkeypatch: pytest.MonkeyPatch) -> Non
             return {"precision": "high"}
 
     spec = CaptureSpec("mine", "notes settings", Mine, framework="mine")
-    monkeypatch.setattr("probe_recording.installed.load_captures", lambda: {"mine": spec})
+    monkeypatch.setattr("probe_recording.installed.find_spec", lambda *_: spec)
     assert new_condition_capture("mine").read_numerics() == {"precision": "high"}
 
 

@@ -13,11 +13,12 @@ from probe_recording.keeping.options import KeepOptions
 
 from probe_pytorch.follower import Follower
 from probe_pytorch.recorder import TorchRecorder
+from probe_pytorch.script import ScriptEnd
 from probe_pytorch.session import TorchSession
 
 
 class TorchMemorySession(MemorySession, TorchSession):
-    """A session whose files stay in memory."""
+    """A session whose files stay in memory: the methods of ``MemorySession`` override those of ``TorchSession``."""
 
 
 class TorchKeepingRecorder(KeepingRecorder[TorchSession], TorchRecorder):
@@ -40,26 +41,20 @@ class TorchKeepingRecorder(KeepingRecorder[TorchSession], TorchRecorder):
 
 
 class KeepingFollower(Follower):
-    """A driver that runs the recorder in an unchanged script and keeps its last steps.
+    """A driver that runs the recorder in an unchanged script and keeps its last steps."""
 
-    Attributes:
-        keeping: The recorder.
-    """
+    recorder: TorchKeepingRecorder
 
     def __init__(self, recorder: TorchKeepingRecorder) -> None:
         super().__init__(recorder.config, recorder)
-        self.keeping = recorder
 
-    def note_end(self, ended_with: str) -> None:
+    def note_end(self, end: ScriptEnd) -> None:
         """Write the steps in memory if an exception ended the script."""
-        if ended_with not in ("", "KeyboardInterrupt"):
-            self.keeping.interrupt(Cause.EXCEPTION, ended_with)
+        if end.exception and not end.is_interrupted:
+            self.recorder.interrupt(Cause.EXCEPTION, end.exception)
 
     def _handle_optimizer_step(self, optimizer: torch.optim.Optimizer, *rest: Any) -> None:
-        if self.keeping.signal_hook is not None:
-            self.keeping.signal_hook.install()  # in front of a handler that the script installed later
-        self._end_step(optimizer, *rest)
-
-    @defer_interrupts()
-    def _end_step(self, optimizer: torch.optim.Optimizer, *rest: Any) -> None:
-        super()._handle_optimizer_step(optimizer, *rest)
+        if self.recorder.signal_hook is not None:
+            self.recorder.signal_hook.install()  # in front of a handler that the script installed later
+        with defer_interrupts():
+            super()._handle_optimizer_step(optimizer, *rest)

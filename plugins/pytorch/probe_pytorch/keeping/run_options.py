@@ -118,7 +118,7 @@ def report_kept(follower: Follower) -> bool:
     from probe_pytorch.keeping.keeping_recorder import KeepingFollower
 
     assert isinstance(follower, KeepingFollower)
-    recorder = follower.keeping
+    recorder = follower.recorder
     keeper = recorder.keeper
     with suppress(OSError):  # the disk of the terminal's log may be full
         if keeper.events_left_out:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from probe_recording.api import CHECKSUMS
-from probe_recording.arrays import Array
+from probe_recording.arrays import Array, crc32
 
 from probe_watch.grad_probe.settings import Bound, GradSettings
 
@@ -68,7 +67,7 @@ def compute_shares(counts_up_to: Sequence[int], above: int, total: int) -> tuple
 
 def compute_crc32(array: Array) -> str:
     """Return the CRC-32 of an array of float32, as the column ``MD5`` shows it."""
-    return CHECKSUMS["md5"](array)
+    return crc32(array)
 
 
 def measure_array(array: Array, settings: GradSettings) -> MeasuredGradient:

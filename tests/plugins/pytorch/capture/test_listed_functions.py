@@ -23,14 +23,14 @@ def kernels(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return module
 
 
-def listing(path: Path, text: str) -> str:
+def write_list(path: Path, text: str) -> Path:
     path.write_text(text)
-    return str(path)
+    return path
 
 
 def test_listed_functions_are_recorded_under_module_and_name(kernels: Any, tmp_path: Path) -> None:
-    listed = listing(tmp_path / "ops.yaml", f"{kernels.__name__}: [fused]\n")
-    with recording(tmp_path / "run", level="L1", custom_wrap_ops=listed) as run:
+    listed = write_list(tmp_path / "ops.yaml", f"{kernels.__name__}: [fused]\n")
+    with recording(tmp_path / "run", level="L1", custom_wrap_ops=str(listed)) as run:
         run.start()
         kernels.fused(torch.ones(2))
         run.stop()
@@ -39,10 +39,10 @@ def test_listed_functions_are_recorded_under_module_and_name(kernels: Any, tmp_p
 
 
 def test_modules_imported_after_the_first_step_are_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    listed = listing(tmp_path / "ops.yaml", "probe_test_late: [fused]\n")
+    listed = write_list(tmp_path / "ops.yaml", "probe_test_late: [fused]\n")
     late: Any = ModuleType("probe_test_late")
     late.fused = torch.relu
-    with recording(tmp_path / "run", level="L1", custom_wrap_ops=listed) as run:
+    with recording(tmp_path / "run", level="L1", custom_wrap_ops=str(listed)) as run:
         run.start()
         torch.relu(torch.ones(1))
         run.stop()
@@ -55,8 +55,8 @@ def test_modules_imported_after_the_first_step_are_found(monkeypatch: pytest.Mon
 
 
 def test_functions_that_are_never_found_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    listed = listing(tmp_path / "ops.yaml", "probe_test_absent: [fused]\n")
-    with recording(tmp_path / "run", level="L1", custom_wrap_ops=listed) as run:
+    listed = write_list(tmp_path / "ops.yaml", "probe_test_absent: [fused]\n")
+    with recording(tmp_path / "run", level="L1", custom_wrap_ops=str(listed)) as run:
         run.start()
         torch.relu(torch.ones(1))
         run.stop()
@@ -65,10 +65,8 @@ def test_functions_that_are_never_found_are_reported(tmp_path: Path, capsys: pyt
 
 @pytest.mark.parametrize("text", ["- fused\n", "probe_test_kernels: fused\n", "a: [1]\n", "a: [\n"])
 def test_malformed_lists_are_refused(text: str, tmp_path: Path) -> None:
-    path = tmp_path / "ops.yaml"
-    path.write_text(text)
     with pytest.raises(UserError, match="list of APIs"):
-        ListedFunctions(path)
+        ListedFunctions(write_list(tmp_path / "ops.yaml", text))
 
 
 def test_missing_lists_are_refused(tmp_path: Path) -> None:
@@ -78,7 +76,7 @@ def test_missing_lists_are_refused(tmp_path: Path) -> None:
 
 def test_functions_of_classes_are_found(kernels: Any, tmp_path: Path) -> None:
     kernels.Ops = type("Ops", (), {"fused": staticmethod(torch.relu)})
-    path = Path(listing(tmp_path / "ops.yaml", f"{kernels.__name__}.Ops: [fused]\n"))
+    path = write_list(tmp_path / "ops.yaml", f"{kernels.__name__}.Ops: [fused]\n")
     functions = ListedFunctions(path)
     assert [patch.name for patch in functions.iterate_importable()] == [f"{kernels.__name__}.Ops.fused"]
     assert not functions.missing and not list(functions.iterate_importable())
