@@ -101,8 +101,27 @@ def _compare_facts(target: RunConditions, golden: RunConditions) -> Iterator[Con
             target_facts.keys() | golden_facts.keys() if kind in complete else target_facts.keys() & golden_facts.keys()
         )
         for name in sorted(names):
-            if target_facts.get(name) != golden_facts.get(name):
-                yield ConditionDifference(kind, name, target_facts.get(name), golden_facts.get(name))
+            target_fact, golden_fact = target_facts.get(name), golden_facts.get(name)
+            if kind is ConditionKind.NUMERICS and is_same and name in _load_device_settings():
+                target_fact, golden_fact = (_find_device_setting(run, name) for run in (target, golden))
+            if target_fact != golden_fact:
+                yield ConditionDifference(kind, name, target_fact, golden_fact)
+
+
+def _find_device_setting(run: RunConditions, name: str) -> Fact:
+    """Return a setting that only calls on one kind of device obey; None if it is off, or if the run has no such device.
+
+    For example, ``cudnn_allow_tf32`` is on by default, and has no effect in a run on a CPU.
+    """
+    devices = run.facts.get(ConditionKind.DEVICES.value, {})
+    return run.facts[ConditionKind.NUMERICS.value][name] or None if _load_device_settings()[name] in devices else None
+
+
+@cache
+def _load_device_settings() -> dict[str, str]:
+    """Return the kind of device that obeys each setting of a device."""
+    settings: dict[str, str] = load_yaml("probe_diagnosis", "conditions.yaml")["device_settings"]
+    return settings
 
 
 @cache

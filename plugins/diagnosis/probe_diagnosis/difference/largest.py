@@ -12,7 +12,14 @@ from probe_core.store.names import is_gradient
 from probe_diagnosis.difference.nodes import Fingerprint
 from probe_diagnosis.timeline.call_columns import CallColumns
 from probe_diagnosis.timeline.order import has_own_scale, is_backward
-from probe_diagnosis.timeline.value_table import IS_IN_REGION, IS_SCALAR, IS_SOURCE, UNJUDGED_CODE, measure_multiples
+from probe_diagnosis.timeline.value_table import (
+    DIFFERS_CODE,
+    IS_IN_REGION,
+    IS_SCALAR,
+    IS_SOURCE,
+    UNJUDGED_CODE,
+    measure_multiples,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +71,26 @@ class LargestDifferences:
         is_input = IS_SOURCE[rows["side"]] & (rows["flags"] & IS_SCALAR == 0)
         return self._exclude_known(number, is_input, rows["scale"], known_values)
 
+    def collect_output_ratios(self, number: int) -> set[float]:
+        """Return distance divided by scale of the outputs of a call that differ."""
+        rows = self._get_rows(number)
+        rows = rows[~IS_SOURCE[rows["side"]] & (rows["state"] == DIFFERS_CODE) & (rows["scale"] > 0)]
+        return {*(rows["distance"] / rows["scale"]).tolist()}
+
+    def exclude_inputs_by_ratio(self, number: int, ratios: Set[float]) -> tuple[float, int]:
+        """Return the largest difference of the input tensors of a call, and its line, without values of some ratios.
+
+        Args:
+            number: The number of the call.
+            ratios: Quotients of distance and scale. A gradient keeps its quotient when a power of two divides it, as
+                the scales of mixed precision are.
+        """
+        rows = self._get_rows(number)
+        is_input = IS_SOURCE[rows["side"]] & (rows["flags"] & IS_SCALAR == 0)
+        quotients = np.divide(rows["distance"], rows["scale"], out=np.zeros(len(rows)), where=rows["scale"] > 0)
+        is_known = np.array([quotient in ratios for quotient in quotients.tolist()], bool)
+        return self._find_largest_row(number, is_input & ~is_known, rows["scale"])
+
     def _get_rows(self, number: int) -> Array:
         lines = self.calls.lines(number)
         return self.calls.table.lines[lines.start : lines.stop]
@@ -73,9 +100,10 @@ class LargestDifferences:
     ) -> tuple[float, int]:
         rows = self._get_rows(number)
         is_known = [value in known_values for value in zip(rows["distance"].tolist(), rows["scale"].tolist())]
-        multiples = np.where(
-            is_selected & ~np.array(is_known, bool), measure_multiples(rows, scale, self.noise[number]), 0.0
-        )
+        return self._find_largest_row(number, is_selected & ~np.array(is_known, bool), scale)
+
+    def _find_largest_row(self, number: int, is_selected: Array, scale: Array) -> tuple[float, int]:
+        multiples = np.where(is_selected, measure_multiples(self._get_rows(number), scale, self.noise[number]), 0.0)
         largest_multiple = float(multiples.max(initial=0.0))
         line = self.calls.starts[number] + int(multiples.argmax()) if largest_multiple else -1
         return largest_multiple, line

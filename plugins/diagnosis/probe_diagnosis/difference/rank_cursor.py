@@ -18,6 +18,7 @@ class RankCursor:
         rank: The number of the rank.
         calls: The calls of the rank.
         order: The numbers of the calls in the order of their effects.
+        follows_backward: True if all calls follow the backward pass.
 
     Attributes:
         rank: The number of the rank.
@@ -28,7 +29,7 @@ class RankCursor:
         is_backward: True for calls of the backward pass, by number.
     """
 
-    def __init__(self, rank: int, calls: CallColumns, order: Sequence[int]) -> None:
+    def __init__(self, rank: int, calls: CallColumns, order: Sequence[int], follows_backward: bool = False) -> None:
         self.rank = rank
         self.calls = calls
         self.order = order
@@ -36,7 +37,7 @@ class RankCursor:
         self.calls_since_communication = 0
         self.is_backward = [is_backward(key) for key in calls.keys]
         backward_indices = (index for index, number in enumerate(order) if self.is_backward[number])
-        self._last_backward_index = max(backward_indices, default=len(order))
+        self._last_backward_index = max(backward_indices, default=-1 if follows_backward else len(order))
         self._counts: dict[object, int] = {}
 
     @property

@@ -30,6 +30,7 @@ from types import MappingProxyType
 from probe_diagnosis.difference.explanations import explain_input, explain_output, explain_replacement
 from probe_diagnosis.difference.meetings import Meetings
 from probe_diagnosis.difference.nodes import Fingerprint, Node, RankHistory
+from probe_diagnosis.difference.rank_cursor import RankCursor
 from probe_diagnosis.difference.reasons import Cause, DivergenceReason, summarize_inputs
 from probe_diagnosis.difference.walking import CallDecision, CallDistances, Walker
 from probe_diagnosis.timeline.call_columns import CallColumns
@@ -74,6 +75,8 @@ def search(
     known_values: Iterable[Fingerprint] = (),
     histories: Mapping[int, RankHistory] = MappingProxyType({}),
     carried: Mapping[int, Iterable[Fingerprint]] = MappingProxyType({}),
+    *,
+    follows_backward: bool = False,
 ) -> SearchResult:
     """Search all ranks for the ops where they diverge.
 
@@ -83,10 +86,13 @@ def search(
         histories: The histories of ranks at the end of the earlier steps.
         carried: For each rank, the parameters and states that an optimizer changed in earlier steps. Values that
             forward calls compute from these alone are known rounding as well.
+        follows_backward: True if all ops follow the backward pass, as those of an optimizer do.
     """
     known = {*known_values}
     walkers = {
-        rank: _create_walker(rank, calls, known, carried.get(rank, ()), histories.get(rank, RankHistory()))
+        rank: _create_walker(
+            rank, calls, known, carried.get(rank, ()), histories.get(rank, RankHistory()), follows_backward
+        )
         for rank, calls in sorted(ranks.items())
     }
     meetings = Meetings(walkers)
@@ -107,9 +113,11 @@ def _create_walker(
     known_values: set[Fingerprint],
     carried: Iterable[Fingerprint],
     history: RankHistory,
+    follows_backward: bool,
 ) -> Walker:
     columns = calls if isinstance(calls, CallColumns) else CallColumns.from_calls(calls)
-    return Walker(rank, columns, order_by_effect(columns), known_values, carried, history.copy())
+    cursor = RankCursor(rank, columns, order_by_effect(columns), follows_backward)
+    return Walker(cursor, known_values, carried, history.copy())
 
 
 def _collect_result(walkers: Mapping[int, Walker], meetings: Meetings) -> SearchResult:
@@ -176,10 +184,13 @@ def _explain_introduced(walker: Walker, number: int, distances: CallDistances) -
 
 def _explain_received(walker: Walker, number: int, distances: CallDistances) -> ReportReasons:
     """Return the reason for reporting a call that receives values that differ, and that no recorded call returned."""
-    input_distance, history = distances.input_distance, walker.history
-    if input_distance <= 1 or not walker.reported.can_report(number):
+    history = walker.history
+    if distances.input_distance <= 1 or not walker.reported.can_report(number):
         return None, None
-    received = walker.cursor.get_value(walker.largest.input_lines[number])
+    input_distance, line = walker.measure_received(number)
+    if input_distance <= 1:
+        return None, None
+    received = walker.cursor.get_value(line)
     if input_distance <= received.jump * history.largest_multiple:
         return None, None
     return explain_input(received, input_distance, history), None

@@ -11,7 +11,6 @@ from probe_diagnosis.difference.nodes import Fingerprint, RankHistory
 from probe_diagnosis.difference.rank_cursor import RankCursor
 from probe_diagnosis.difference.reasons import DivergenceReason
 from probe_diagnosis.difference.reported_nodes import ReportedNodes
-from probe_diagnosis.timeline.call_columns import CallColumns
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +58,7 @@ class Walker:
     """The walk of a rank through its calls. All differences are multiples of rounding.
 
     Args:
-        rank: The number of the rank.
-        calls: The calls of the rank.
-        order: The numbers of the calls in the order of their effects.
+        cursor: The position of the rank before its first call.
         known_values: Values that differ only by rounding.
         carried: Parameters and states that an optimizer changed by rounding in earlier steps.
         history: The history of the rank before its first call.
@@ -76,23 +73,22 @@ class Walker:
 
     def __init__(
         self,
-        rank: int,
-        calls: CallColumns,
-        order: Sequence[int],
+        cursor: RankCursor,
         known_values: Set[Fingerprint],
         carried: Iterable[Fingerprint],
         history: RankHistory,
     ) -> None:
-        self.cursor = RankCursor(rank, calls, order)
+        self.cursor = cursor
         self.history = history
         self.known_rounding = KnownRounding(self.cursor, known_values, carried)
         self.reported = ReportedNodes(self.cursor, history)
-        self.largest: LargestDifferences = compute_largest_differences(calls, order, history.noise)
-        self._calls = calls
+        self.largest: LargestDifferences = compute_largest_differences(cursor.calls, cursor.order, history.noise)
+        self._calls = cursor.calls
         self._saved_distances: dict[str, float] = {}
         self._explained_modules: set[str] = set()
         self._explained_multiple = history.largest_multiple
         self._gradient_multiple: float | None = None
+        self._gradient_ratios: set[float] = set()
 
     def enter_call(self, number: int) -> bool:
         """Bring the state up to date before a call.
@@ -127,6 +123,15 @@ class Walker:
             self.history.largest_multiple if is_of_parameters else self._get_saved_distance(number),
         )
 
+    def measure_received(self, number: int) -> tuple[float, int]:
+        """Return the largest difference of the inputs of a call, and its line, without gradients of parameters.
+
+        Gradients were measured when the backward pass returned them, relative to the largest gradient of their module.
+        """
+        if self._gradient_ratios and self.cursor.is_of_optimizer():
+            return self.largest.exclude_inputs_by_ratio(number, self._gradient_ratios)
+        return self.largest.input_distances[number], self.largest.input_lines[number]
+
     def is_explained_module(self, number: int) -> bool:
         """Return True for a module that contains a call whose outputs differ, which explains its own differences."""
         return self._calls.keys[number] in self._explained_modules
@@ -155,6 +160,7 @@ class Walker:
         """Record the differences of a call that explain differences of later calls."""
         if self.largest.is_of_parameters[number]:
             self._gradient_multiple = max(self._gradient_multiple or 0.0, distances.scaled_output_distance)
+            self._gradient_ratios.update(self.largest.collect_output_ratios(number))
         elif not self.cursor.is_backward[number]:
             saved_distance = max(distances.input_distance, distances.output_distance)
             if saved_distance:

@@ -76,3 +76,9 @@ def find_arrangement(key: str) -> Arrangement | None:
     if parts[-2] == "forward":  # of a module, whose class stands before the phase
         return Arrangement.OTHER if parts[-3] in load_settings().modules else None
     return load_settings().products.get(parts[-3].strip("_"))
+
+
+def is_gradient_of_product(key: str) -> bool:
+    """Return True for the backward call of a function that is a matrix product."""
+    parts = key.split(".")
+    return len(parts) >= 4 and parts[-1] == "backward" and parts[-3].strip("_") in load_settings().products

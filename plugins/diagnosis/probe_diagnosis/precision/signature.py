@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from probe_core.model.run import Run
-from probe_diagnosis.precision.precision_settings import find_arrangement, load_settings
+from probe_diagnosis.precision.precision_settings import find_arrangement, is_gradient_of_product, load_settings
 from probe_diagnosis.precision.recomputation import find_formats, is_computable, measure_rounding
 from probe_diagnosis.timeline.call_columns import CallColumns
 from probe_diagnosis.timeline.value_table import SAME_CODE, UNJUDGED_CODE
@@ -65,9 +65,10 @@ def find_signature(calls: CallColumns, runs: Sequence[Run], conditions: Set[str]
     if not products:
         return None
     is_decided = bool(conditions & load_settings().conditions)
-    return _find_by_recomputation(calls, runs, products, is_decided=is_decided) or _find_by_distances(
-        calls, products, is_decided=is_decided
-    )
+    signature = _find_by_recomputation(calls, runs, products, is_decided=is_decided)
+    if signature is None and is_decided:
+        products += [number for number, key in enumerate(calls.keys) if is_gradient_of_product(key)]
+    return signature or _find_by_distances(calls, products, is_decided=is_decided)
 
 
 def _find_by_recomputation(
@@ -129,8 +130,9 @@ def _find_by_distances(calls: CallColumns, products: Sequence[int], *, is_decide
         is_decided: True if a condition differs that decides how products are rounded.
     """
     limits = load_settings()
-    independent = [calls[number] for number in _find_independent_calls(calls)]
-    of_products = {call.op for call in independent if calls.numbers[call.op] in {*products}}
+    product_numbers = {*products}
+    independent = [calls[number] for number in _find_independent_calls(calls, product_numbers)]
+    of_products = {call.op for call in independent if calls.numbers[call.op] in product_numbers}
     differing = [call for call in independent if any(value.state == DIFFERS for value in call.outputs())]
     if len(differing) < (1 if is_decided else limits.calls) or not all(call.op in of_products for call in differing):
         return None
@@ -147,8 +149,11 @@ def _find_by_distances(calls: CallColumns, products: Sequence[int], *, is_decide
     return Signature(formats, None, median, tuple(call.op for call in differing), differing[0].op)
 
 
-def _find_independent_calls(calls: CallColumns) -> Iterator[int]:
-    """Yield the forward calls around no other call whose input tensors were all compared and agree."""
+def _find_independent_calls(calls: CallColumns, products: Set[int]) -> Iterator[int]:
+    """Yield the calls of the forward pass, and products, around no other call, whose input tensors all agree.
+
+    A product of the backward pass also reads tensors of its forward call, which agree if no call differs before it.
+    """
     table = calls.table
     is_input = table.is_tensor & table.is_source
     has_input = calls.has_any(is_input)
@@ -156,7 +161,7 @@ def _find_independent_calls(calls: CallColumns) -> Iterator[int]:
     around = {module for modules in calls.within for module in modules}
     for number in np.flatnonzero(has_input & ~has_other).tolist():
         key = calls.keys[number]
-        if "forward" in key.split(".")[-2:] and key not in around:
+        if (number in products or "forward" in key.split(".")[-2:]) and key not in around:
             yield number
 
 
@@ -164,12 +169,22 @@ def _measure_roundings(call: CallView) -> Iterator[float]:
     """Yield how coarsely a product rounded its inputs, by the distances of its results in float32.
 
     For factors that are independent and centred, the error is the square root of 2 times the rounding error
-    of a factor, relative to the result.
+    of a factor, relative to the result. Of gradients only the smallest difference beyond rounding counts: the gradient
+    of a bias is a sum of numbers that are not rounded, and may be zero in theory.
     """
+    roundings = [*_measure_all_roundings(call)]
+    if is_gradient_of_product(call.op):
+        beyond = [rounding for rounding, state in roundings if state == DIFFERS]
+        roundings = [(min(beyond), DIFFERS)] if beyond else []
+    yield from (rounding for rounding, _ in roundings)
+
+
+def _measure_all_roundings(call: CallView) -> Iterator[tuple[float, str]]:
+    """Yield how coarsely a product rounded its inputs, and the state, of each result in float32."""
     limits = load_settings()
     for value in call.outputs():
         is_plain = value.kind is DifferenceKind.VALUE and value.state in (SAME, DIFFERS)
         if is_plain and value.scale and 0 < value.noise < limits.coarse_noise and math.isfinite(value.distance):
             share = math.sqrt(2) * limits.rounding
             share *= limits.extrema if value.by is not Basis.TENSOR else 1.0
-            yield value.distance / value.scale / share
+            yield value.distance / value.scale / share, value.state

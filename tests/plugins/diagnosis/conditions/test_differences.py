@@ -29,3 +29,19 @@ def test_a_missing_library_is_a_difference_within_a_framework() -> None:
 def test_two_frameworks_share_only_what_both_list_and_the_environment() -> None:
     target, golden = run("pytorch", "pytorch", OMP_NUM_THREADS="1"), run("mindspore", "mindspore")
     assert names(target, golden) == {"versions numpy", "environment OMP_NUM_THREADS"}
+
+
+def gpu_run(*devices: str, **settings: bool) -> RunConditions:
+    return RunConditions({"devices": dict.fromkeys(devices, "a device"), "numerics": settings}, framework="pytorch")
+
+
+def test_a_setting_of_a_device_has_no_effect_in_a_run_without_this_device() -> None:
+    on_gpu, on_cpu = gpu_run("cuda", cudnn_allow_tf32=True), gpu_run(cudnn_allow_tf32=True)
+    assert names(on_gpu, on_cpu) == {"devices cuda", "numerics cudnn_allow_tf32"}
+    assert names(on_gpu, on_gpu) == names(on_cpu, gpu_run(cudnn_allow_tf32=False)) == set()
+
+
+def test_a_setting_of_a_device_that_is_off_is_no_difference() -> None:
+    assert names(gpu_run("cuda", cuda_matmul_allow_tf32=False), gpu_run(cuda_matmul_allow_tf32=False)) == {
+        "devices cuda"
+    }

@@ -246,6 +246,25 @@ def test_a_gradient_that_is_zero_in_theory_beside_others() -> None:
     assert named([GOOD, op(backward.op, [taken], [value(FAULT), bias])]) == [(0, backward.op)]
 
 
+@pytest.mark.parametrize("divisor", [1, 2**16])
+def test_a_gradient_that_is_zero_in_theory_is_no_difference_where_it_is_received(divisor: int) -> None:
+    """The total norm of all gradients receives it beside others, also behind the scale of mixed precision."""
+    distance, scale = 0.7e-5, 1e-5  # 92,000 times its own rounding, and less than the rounding of the weight
+    taken = Difference("", Side.OUTPUT, DIFFERS, distance, scale, NOISE)
+    gradients = op("Module.conv.Conv2d.parameters_grad", [], [value(20), taken])
+    received = taken._replace(side=Side.INPUT, distance=distance / divisor, scale=scale / divisor)
+    grows = [torch("exp", [0], [0.5]), torch("sin", [0.5], [4]), op("Functional.conv2d.0.backward", [4], [20])]
+    assert named([*grows, gradients, torch("_foreach_norm", [received], [])]) == []
+    assert named([*grows, gradients, torch("_foreach_norm", [FAULT], [])]) == [(0, "_foreach_norm")]
+
+
+def test_known_values_explain_what_calls_after_the_backward_pass_receive() -> None:
+    norm = torch("_foreach_norm", [FAULT], [FAULT])
+    known = {(difference.distance, difference.scale) for difference in norm.values}
+    assert [node.call.op for node in search({0: [norm]}, known).first] == [norm.op]
+    assert not search({0: [norm]}, known, follows_backward=True).first
+
+
 def test_what_grows_within_a_module_that_agrees_has_gone() -> None:
     """An equivalent replacement, of which no call by itself introduces the difference."""
     inner = [torch("exp", [0], [0.8], within=(MODULE,)), torch("log", [0.8], [5], within=(MODULE,))]

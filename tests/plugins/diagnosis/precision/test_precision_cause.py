@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 from plugins.diagnosis.precision.test_recomputation import rounded
 from probe_diagnosis.precision.precision_settings import load_settings
-from support.runs.answered import Calls, answered, call, normal
+from support.runs.answered import Calls, answered, back, call, compared, normal, record
 
 LAYERS = 4
 
@@ -120,3 +121,29 @@ def test_products_that_are_wrong_by_another_amount_are_accused(tmp_path: Path) -
         target[f"Functional.linear.{number}.forward"]["output"][0] *= np.float32(1.01)
     report = answered(tmp_path, target, model(), "tensor")
     assert first(report).op == "Functional.linear.0.forward"
+
+
+def model_with_gradients(bits: int = 0) -> Calls:
+    """Return the calls of a layer whose backward pass alone rounds its inputs."""
+    x, w, y = normal(16, 64), normal(48, 64, seed=1), normal(16, 48, seed=2)
+    calls: Calls = {"Functional.linear.0.forward": call(x, w, out=(x.astype(float) @ w.T).astype(np.float32))}
+    factors = [rounded(value, bits) if bits else value.astype(float) for value in (y, w, x)]
+    gradients = [factors[0] @ factors[1], factors[0].T @ factors[2]]
+    calls["Functional.linear.0.backward"] = back(y, [gradient.astype(np.float32) for gradient in gradients])
+    return calls
+
+
+@pytest.mark.parametrize("task", ["tensor", "statistics"])
+@pytest.mark.parametrize("devices", [{"cuda": "a GPU"}, {}])
+def test_a_setting_of_a_device_explains_gradients(tmp_path: Path, task: str, devices: dict[str, str]) -> None:
+    paths = [
+        record(tmp_path / side, model_with_gradients(bits), task)
+        for side, bits in (("t", load_settings().formats["TF32"]), ("g", 0))
+    ]
+    for path, facts in zip(paths, (devices, {})):
+        conditions = {"devices": facts, "numerics": {"cudnn_allow_tf32": True}}
+        (path.parent / "conditions.json").write_text(
+            json.dumps({"schema": 1, "facts": conditions, "random": [], "batch": {}, "draws": []})
+        )
+    report = compared(tmp_path, *paths)
+    assert first(report).op == ("conditions.precision" if devices else "Functional.linear.0.backward")

@@ -25,6 +25,7 @@ from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.statement import Statement
 from probe_diagnosis.phases.phases_file import PhasesFile, read_phases
 from probe_diagnosis.timeline.rank_facts import RankFacts
+from probe_diagnosis.timeline.recorded import find_value
 from probe_diagnosis.timeline.views import Basis
 
 BATCH_OP, RANDOM_OP = "conditions.batch", "conditions.random_state"
@@ -44,6 +45,11 @@ BATCH_EXPLAINED_CODES = OUTSIDE_RANDOM_CODES | {Cause.GRADIENT.value, Cause.GROW
 
 BATCH_KINDS = frozenset({ConditionKind.BATCH, ConditionKind.DATA})
 """Kinds of conditions of whole batches."""
+
+
+MAX_WRITTEN_LENGTH = 8
+"""Largest length of the shortest decimal form of a float that a person writes, such as 0.000125. Of 10^10 numbers that
+are drawn at random between 0 and 1, one has so few digits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +152,9 @@ class ConditionCauses:
         return next(iter(self._order), None) if is_blind else None
 
     def _find_states_before(self, cause: Finding) -> list[RandomDifference]:
-        """Return the random states that differ before a call."""
+        """Return the random states that differ before a call, and may explain what it receives."""
+        if cause.reason.code == Cause.ARGUMENT.value and self._is_written(cause):
+            return [state for state in self._random if state.is_seed]
         numbers = self._facts.ops.numbers
         number = numbers.get(cause.op, len(numbers))
         return [
@@ -156,6 +164,19 @@ class ConditionCauses:
             or state.since in (Since.START, Since.FORWARD)
             or numbers.get(state.op, len(numbers)) < number
         ]
+
+    def _is_written(self, cause: Finding) -> bool:
+        """Return True if the argument that differs is a decimal number of few digits in both runs.
+
+        A number that is drawn from a continuous distribution has about as many digits as float64 can express.
+        """
+        calls, row = self._facts.ops, str(cause.evidence.get("argument", ""))
+        keys = cause.op, calls.goldens.get(calls.numbers.get(cause.op, -1), cause.op)
+        numbers = [
+            value.statistics.max if (value := find_value(run, key, row.replace(cause.op, key, 1))) is not None else None
+            for run, key in zip(self._runs.both, keys)
+        ]
+        return all(type(number) is float and len(repr(number)) <= MAX_WRITTEN_LENGTH for number in numbers)
 
     def _find_generator(self, cause: Finding) -> str:
         """Return the generator from which a call, or one within a module, drew in another state."""

@@ -14,7 +14,7 @@ from probe_diagnosis.conditions.differences import ConditionDifference
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.statement import Statement
 from probe_diagnosis.limits import limits
-from probe_diagnosis.precision.precision_settings import find_arrangement, load_settings
+from probe_diagnosis.precision.precision_settings import find_arrangement, is_gradient_of_product, load_settings
 from probe_diagnosis.precision.signature import Signature, find_signature
 from probe_diagnosis.timeline.rank_facts import RankFacts
 
@@ -94,7 +94,8 @@ def _is_upstream(cause: Finding, signature: Signature, facts: RankFacts) -> bool
 
 
 def _is_product(cause: Finding) -> bool:
-    return cause.reason.code in INTRODUCED_CODES and find_arrangement(cause.op) is not None
+    is_product = find_arrangement(cause.op) is not None or is_gradient_of_product(cause.op)
+    return cause.reason.code in INTRODUCED_CODES and is_product
 
 
 def _describe_signature(signature: Signature) -> str:
@@ -110,6 +111,6 @@ def _describe_signature(signature: Signature) -> str:
         )
     run = ("target", "golden")[signature.side]
     return (
-        f"matrix products of the {run} round their inputs to {formats} (by about {size} in {calls} that were "
-        "computed again)"
+        f"matrix products of the {run} round their inputs to {formats} (by about {size} in {calls} that "
+        f"{'was' if len(signature.calls) == 1 else 'were'} computed again)"
     )

@@ -158,6 +158,20 @@ def test_an_argument_that_was_drawn_is_stated_with_the_random_state(tmp_path: Pa
     ]
 
 
+def test_a_written_argument_is_not_explained_by_a_generator_that_was_not_seeded(tmp_path: Path, probe: Probe) -> None:
+    def draw(model: nn.Module) -> torch.Tensor:
+        random.random()
+        return model(TOKENS).square().mean()
+
+    runs = []
+    for name, eps in (("t", 0.1), ("g", 1e-5)):
+        random.seed()
+        runs.append(record(tmp_path / name, 1, step=draw, eps=eps))
+    answer = compare(probe, *runs, tmp_path / "o")
+    assert [cause["op"] for cause in answer["causes"]] == ["Functional.layer_norm.0.forward"]
+    assert [condition["kind"] for condition in answer["conditions"]] == ["random_state"]
+
+
 def test_runs_without_conditions_say_so(tmp_path: Path, probe: Probe) -> None:
     runs = [record(tmp_path / "t", 1), record(tmp_path / "g", 1)]
     for path in runs[1].rglob("conditions.json"):
