@@ -257,7 +257,7 @@ def _create_config(
 def _report(options: RunOptions, config: Config, follower: Follower, end: ScriptEnd) -> bool:
     """Print what was recorded or sent; return False if a part was lost."""
     recorder = follower.recorder
-    is_default = options.step is None and options.config is None
+    is_default = (options.step, options.config, options.against) == (None, None, None)
     with suppress(OSError):  # the disk of the terminal's log may be full, too
         if config.online is not None:
             _report_sending(recorder, follower.has_stepped, is_default, end)

@@ -17,7 +17,7 @@ HIDE = """
 import importlib.util
 from pathlib import Path
 from probe_core.errors import UserError
-from probe_precheck.settings import RunnerOptions
+from probe_precheck.runner_options import RunnerOptions
 from probe_mindspore.precheck.runner import MindSporeRunner
 
 find = importlib.util.find_spec

@@ -140,7 +140,7 @@ def _read_skip_file(path: Path) -> frozenset[str]:
         problem = getattr(error, "strerror", None) or "it is no text in UTF-8"
         raise UserError(f"The list {path} cannot be read: {problem}.", "Pass the path of a YAML file.") from None
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise UserError(f"{path} is no valid yaml{describe_yaml_error(error)}.", "Correct the file.") from None
+        raise UserError(f"{path} is not valid YAML{describe_yaml_error(error)}.", "Correct the file.") from None
     names = document.get("skip") if isinstance(document, dict) else document
     if not isinstance(names, Sequence) or isinstance(names, str):
         raise UserError(f"{path} does not contain a list of operators.", "Write a list, for example: skip: [aten.mm]")

@@ -167,7 +167,7 @@ def test_the_api_runs_with_what_is_made_up(calls: Prechecked, api: str, by: str)
 
 def test_the_case_shows_that_each_rule_is_needed(calls: Prechecked, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the rules, no case with indices runs and holds what is promised."""
-    monkeypatch.setattr("probe_pytorch.precheck.rebuild.rule_for", lambda rules, api, place: None)
+    monkeypatch.setattr("probe_pytorch.precheck.rebuild.find_input_rule", lambda rules, api, place: None)
     for api in (
         "embedding",
         "cross_entropy",
