@@ -31,6 +31,7 @@ class ReportedNodes:
         self.grown: Node | None = None
         self.downstream: list[str] = []
         self.vanished: list[Node] = []
+        self._withdrawing_modules: dict[str, str] = {}
         self._replaced: list[Node] = []
         self._multiple_before_report = 0.0
         self._multiple_at_entry: dict[str, float] = {}
@@ -90,6 +91,7 @@ class ReportedNodes:
             return
         if not (self.first and key in self.first[-1].call.within):
             return
+        self._withdrawing_modules[self.first[-1].call.op] = key
         self.vanished.append(self.first.pop())
         self.further = [node for node in self.further if key not in node.call.within]
         self.downstream.clear()
@@ -114,15 +116,16 @@ class ReportedNodes:
         return None
 
     def _pop_vanished(self, number: int, reason: DivergenceReason) -> Node | None:
-        """Return the withdrawn difference in the module around parameters whose gradients differ, or None.
+        """Return the difference that a module around parameters whose gradients differ did not pass on, or None.
 
-        The outputs of a module do not depend on all values on which the gradients of its parameters depend.
+        The outputs of a module do not depend on all values on which the gradients of its parameters depend: a layer
+        whose weights are zero passes nothing on.
         """
         if reason.cause is not Cause.GRADIENT:
             return None
         path = self._calls.keys[number].split(".")[1:-2]
         for node in self.vanished:
-            module_path = node.call.within[0].split(".")[1:-3]
+            module_path = self._withdrawing_modules[node.call.op].split(".")[1:-3]
             if path[: len(module_path)] == module_path:
                 self.vanished.remove(node)
                 return node

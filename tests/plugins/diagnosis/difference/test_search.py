@@ -265,6 +265,15 @@ def test_known_values_explain_what_calls_after_the_backward_pass_receive() -> No
     assert not search({0: [norm]}, known, follows_backward=True).first
 
 
+def test_a_gradient_behind_weights_that_are_zero_restores_what_the_model_did_not_pass_on() -> None:
+    """The output of a layer whose weights are zero agrees; the gradient of its weights does not."""
+    model, neck = "Module.model.Net.forward.0", "Module.model.neck.Neck.forward.0"
+    wrong = torch("interpolate", [0], [FAULT], within=(neck, model))
+    outputs = [op(neck, [0], [FAULT], within=(model,)), op(model, [0], [0], agrees=True)]
+    gradient = op("Module.model.head.Linear.parameters_grad", [], [FAULT])
+    assert named([GOOD, wrong, *outputs, gradient]) == [(0, "interpolate")]
+
+
 def test_what_grows_within_a_module_that_agrees_has_gone() -> None:
     """An equivalent replacement, of which no call by itself introduces the difference."""
     inner = [torch("exp", [0], [0.8], within=(MODULE,)), torch("log", [0.8], [5], within=(MODULE,))]
