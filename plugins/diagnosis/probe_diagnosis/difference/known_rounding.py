@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Set
 
 import numpy as np
@@ -33,19 +34,25 @@ class KnownRounding:
         self._calls = cursor.calls
         self._carried = {*carried}
         self.values = {*values, *self._carried}
+        self._ratios: set[float] = set()
         if values:
             self._propagate()
 
-    def absorb_optimizer_call(self, number: int) -> bool:
+    def absorb_optimizer_call(self, number: int, noise: float) -> bool:
         """Return True if a call receives known rounding; the differences of its outputs then become known rounding.
 
         For example, an optimizer that divides a gradient by its magnitude amplifies the rounding of a small
         gradient to the size of an update, and stores it in its state.
+
+        Args:
+            number: The number of the call.
+            noise: The coarsest rounding so far. A value is known as well if its distance relative to its scale is that
+                of a known value, as for a gradient that was clipped.
         """
         if not self.values or self._calls.has_other_argument[number]:
             return False
         differing_values = {*collect_differing_values(self._calls, number)}
-        if differing_values.isdisjoint(self.values):
+        if differing_values.isdisjoint(self.values) and not self._are_multiples(differing_values, noise):
             return False
         self.values |= differing_values
         return True
@@ -69,7 +76,18 @@ class KnownRounding:
 
     def add_outputs(self, number: int) -> None:
         """Add the outputs of a call that differ."""
-        self.values.update(collect_differing_values(self._calls, number, outputs_only=True))
+        values = collect_differing_values(self._calls, number, outputs_only=True)
+        self.values.update(values)
+        self._ratios.update(distance / scale for distance, scale in values if scale > 0)
+
+    def _are_multiples(self, values: Set[Fingerprint], noise: float) -> bool:
+        """Return True if one of the values has the relative distance of a known value."""
+        return any(
+            math.isclose(distance / scale, ratio, rel_tol=noise)
+            for distance, scale in values
+            if scale > 0
+            for ratio in self._ratios
+        )
 
     def _propagate(self) -> None:
         """Add the differing values of all calls that use known rounding.

@@ -82,13 +82,15 @@ class LargestDifferences:
 
         Args:
             number: The number of the call.
-            ratios: Quotients of distance and scale. A gradient keeps its quotient when a power of two divides it, as
-                the scales of mixed precision are.
+            ratios: Quotients of distance and scale. A gradient keeps its quotient, within rounding, when it is divided
+                by the scale of mixed precision or clipped by its norm.
         """
         rows = self._get_rows(number)
         is_input = IS_SOURCE[rows["side"]] & (rows["flags"] & IS_SCALAR == 0)
         quotients = np.divide(rows["distance"], rows["scale"], out=np.zeros(len(rows)), where=rows["scale"] > 0)
-        is_known = np.array([quotient in ratios for quotient in quotients.tolist()], bool)
+        known_ratios = np.array([*ratios])
+        tolerances = self.noise[number] * known_ratios
+        is_known = (np.abs(quotients[:, np.newaxis] - known_ratios) <= tolerances).any(axis=1)
         return self._find_largest_row(number, is_input & ~is_known, rows["scale"])
 
     def _get_rows(self, number: int) -> Array:

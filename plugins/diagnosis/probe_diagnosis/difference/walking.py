@@ -102,7 +102,7 @@ class Walker:
         self._settle_gradients(number)
         self._update_noise(number)
         is_of_optimizer = self.cursor.is_of_optimizer() and not self.largest.is_of_parameters[number]
-        if is_of_optimizer and self.known_rounding.absorb_optimizer_call(number):
+        if is_of_optimizer and self.known_rounding.absorb_optimizer_call(number, self.history.noise):
             return False
         input_distance = self.largest.input_distances[number]
         return not self.known_rounding.absorb_forward_call(number, input_distance, self.history.noise)
