@@ -94,7 +94,7 @@ class MatchedRuns:
     def _find_shifted(self) -> frozenset[str]:
         """Return the APIs that one run calls more often, whose calls are paired by their numbers."""
         target_counts, golden_counts = (
-            Counter(drop_count(name) for name in run.names() if not name.startswith("Module."))
+            Counter(drop_count(name) for name in run.names() if not name.startswith(("Module.", "Cell.")))
             for run in (self.target, self.golden)
         )
         names = target_counts.keys() & golden_counts.keys()

@@ -159,7 +159,7 @@ def _copy(value: Any) -> Any:
     if hasattr(value, "tolist"):
         return value.copy()
     if isinstance(value, (list, tuple, range)):
-        return [_copy(item) if isinstance(item, (list, tuple, range)) else item for item in value]
+        return [_copy(item) for item in value]
     return value
 
 

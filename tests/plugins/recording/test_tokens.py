@@ -63,3 +63,10 @@ def test_a_note_keeps_copies() -> None:
     note = TokenNote.from_arguments(ids, None, None)
     ids[:] = 9
     assert json.loads(note.text())["runs"] == [[1, 0, 1], [2, 0, 1]]
+
+
+def test_a_note_keeps_copies_of_arrays_in_a_list() -> None:
+    ids = [np.array(1), np.array(2)]
+    note = TokenNote.from_arguments(ids, None, None)
+    ids[0][...] = 9
+    assert json.loads(note.text())["runs"] == [[1, 0, 1], [2, 0, 1]]

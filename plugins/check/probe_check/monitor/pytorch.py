@@ -87,6 +87,7 @@ class TorchObserver(Observer):
             return
         step = optimizer.step
 
+        @functools.wraps(step)
         def run_observed_step(*args: Any, **kwargs: Any) -> Any:
             listener.observe_step_start()
             result = step(*args, **kwargs)
