@@ -141,17 +141,18 @@ class DrawingCalls:
     def __init__(self, target: RunConditions, golden: RunConditions) -> None:
         self._both = [_group_by_op(run) for run in (target, golden)]
 
-    def find_differing_generator(self, op: str, golden_op: str) -> str:
-        """Return the generator from which a call of both runs drew in different states; empty for none."""
+    def find_differing_generators(self, op: str, golden_op: str) -> tuple[str, str] | None:
+        """Return the generators from which a call of the target and of the golden drew different numbers.
+
+        Both are the same generator in different states, or the generators of two devices. None if the call drew from
+        equal states, or in one run only.
+        """
         target_draws, golden_draws = self._both[0].get(op, {}), self._both[1].get(golden_op, {})
-        return next(
-            (
-                name
-                for name in target_draws
-                if name in golden_draws and target_draws[name].before != golden_draws[name].before
-            ),
-            "",
-        )
+        shared = [name for name in target_draws if name in golden_draws]
+        if target_draws and golden_draws and not shared:
+            return next(iter(target_draws)), next(iter(golden_draws))
+        differing = (name for name in shared if target_draws[name].before != golden_draws[name].before)
+        return next(((name, name) for name in differing), None)
 
     def iterate_ops(self) -> Iterator[str]:
         """Yield the calls of the target that drew, in the order of time."""

@@ -64,10 +64,15 @@ def test_states_that_differ_at_the_end_only() -> None:
 
 def test_calls_that_drew_from_another_state() -> None:
     draws = DrawingCalls(run("a a b", "x:a>b y:b>c"), run("a a b", "x:a>b z:d>c"))
-    assert draws.find_differing_generator("x", "x") == ""
-    assert draws.find_differing_generator("y", "z") == "torch"
-    assert draws.find_differing_generator("y", "missing") == ""
+    assert draws.find_differing_generators("x", "x") is None
+    assert draws.find_differing_generators("y", "z") == ("torch", "torch")
+    assert draws.find_differing_generators("y", "missing") is None
     assert list(draws.iterate_ops()) == ["x", "y"]
+
+
+def test_calls_that_drew_from_generators_of_two_devices() -> None:
+    draws = DrawingCalls(run("a a b", "x:a>b", name="cuda:0"), run("a a b", "x:a>b"))
+    assert draws.find_differing_generators("x", "x") == ("cuda:0", "torch")
 
 
 def test_a_seed_that_is_set_within_the_step_replaces_the_state_at_its_start() -> None:

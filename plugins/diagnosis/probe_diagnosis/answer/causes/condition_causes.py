@@ -118,9 +118,9 @@ class ConditionCauses:
     def explain(self, causes: Sequence[Finding]) -> ConditionExplanation | None:
         """Return the condition that explains the first cause, with the causes that remain; None for none."""
         first = causes[0]
-        generator = self._find_generator(first)
-        if generator:
-            origin = self._create_random_finding(first, generator)
+        generators = self._find_generators(first)
+        if generators is not None:
+            origin = self._create_random_finding(first, *generators)
         elif batch := self._find_explaining_batch(first):
             origin = self._create_batch_finding(first, batch)
         elif first.reason.code in OUTSIDE_RANDOM_CODES and (states := self._find_states_before(first)):
@@ -135,7 +135,7 @@ class ConditionCauses:
         remaining = [cause for cause in causes if cause is not first or cause.reason.code in OUTSIDE_DECISION_CODES]
         if origin.op == BATCH_OP:
             remaining = [cause for cause in remaining if cause.reason.code in OUTSIDE_DECISION_CODES]
-        return ConditionExplanation(origin, [cause for cause in remaining if not self._find_generator(cause)])
+        return ConditionExplanation(origin, [cause for cause in remaining if self._find_generators(cause) is None])
 
     def _find_explaining_batch(self, cause: Finding) -> ConditionDifference | None:
         """Return the tensor of the batch that explains a cause; None for none.
@@ -178,25 +178,30 @@ class ConditionCauses:
         ]
         return all(type(number) is float and len(repr(number)) <= MAX_WRITTEN_LENGTH for number in numbers)
 
-    def _find_generator(self, cause: Finding) -> str:
-        """Return the generator from which a call, or one within a module, drew in another state."""
+    def _find_generators(self, cause: Finding) -> tuple[str, str] | None:
+        """Return the generators from which a call, or one within a module, drew other numbers in both runs."""
         if cause.reason.code not in INTRODUCED_CODES:
-            return ""
+            return None
         calls = self._facts.ops
         number = calls.numbers.get(cause.op)
         if number is None:
-            return ""
-        generator = self._draws.find_differing_generator(cause.op, calls.goldens.get(number, cause.op))
-        if generator or not cause.op.startswith("Module."):
-            return generator
+            return None
+        generators = self._draws.find_differing_generators(cause.op, calls.goldens.get(number, cause.op))
+        if generators or not cause.op.startswith("Module."):
+            return generators
         for op in self._draws.iterate_ops():
             inner = calls.numbers.get(op)
             if inner is not None and cause.op in calls.within[inner]:
-                return self._draws.find_differing_generator(op, calls.goldens.get(inner, op))
-        return ""
+                return self._draws.find_differing_generators(op, calls.goldens.get(inner, op))
+        return None
 
-    def _create_random_finding(self, cause: Finding, generator: str) -> Finding:
-        """Return the finding on the random state from which a call draws."""
+    def _create_random_finding(self, cause: Finding, generator: str, golden_generator: str) -> Finding:
+        """Return the finding on the random states from which a call draws."""
+        if generator != golden_generator:
+            sources = f"from {generator} in the target and from {golden_generator} in the golden"
+            clause = f"{cause.op} draws random numbers {sources}"
+            finding = self._create_finding(RANDOM_OP, Cause.CONDITION, Statement(clause), cause=cause)
+            return replace(finding, evidence={"generator": generator, "golden_generator": golden_generator})
         state = next((state for state in self._random if state.generator == generator), None)
         state = state or RandomDifference(generator, (None, None), Since.CALL, cause.op)
         if state.since is Since.DRAW:

@@ -79,6 +79,17 @@ def test_another_random_seed_is_the_cause_and_not_the_dropout(
     assert "Expert Advice: The conditions of the two runs differ: the random seed" in advisor.read_text()
 
 
+@pytest.mark.parametrize("task", ["statistics", "tensor"])
+def test_dropout_on_another_device_draws_other_numbers(tmp_path: Path, probe: Probe, task: str) -> None:
+    target, golden = (record(tmp_path / str(seed), seed, task=task) for seed in (1, 2))
+    (path,) = target.rglob("conditions.json")
+    path.write_text(path.read_text().replace('"torch"', '"cuda:0"'))
+    answer = compare(probe, target, golden, tmp_path / "o")
+    assert [cause["op"] for cause in answer["causes"]] == ["conditions.random_state"]
+    clause = "draws random numbers from cuda:0 in the target and from torch in the golden"
+    assert clause in answer["sentence"]
+
+
 def test_a_fault_before_the_dropout_is_still_named(tmp_path: Path, probe: Probe) -> None:
     target = record(tmp_path / "t", 1, eps=0.1)
     golden = record(tmp_path / "g", 2)
