@@ -53,6 +53,7 @@ class VerdictLimits:
         masking: Magnitude at which numbers are those of a mask.
         sorted: Largest number of elements of a value that is sorted.
         same_sums: Largest relative difference of means and norms that were summed in another order.
+        written: Largest length of the decimal form of a float that counts as written by a person.
         baseline: Limits of a second golden run.
         reference: Limits of a more precise third run.
     """
@@ -67,6 +68,7 @@ class VerdictLimits:
     masking: float
     sorted: int
     same_sums: float
+    written: int
     baseline: BaselineLimits
     reference: ReferenceLimits
 

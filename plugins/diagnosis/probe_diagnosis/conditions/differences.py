@@ -102,19 +102,23 @@ def _compare_facts(target: RunConditions, golden: RunConditions) -> Iterator[Con
         )
         for name in sorted(names):
             target_fact, golden_fact = target_facts.get(name), golden_facts.get(name)
-            if kind is ConditionKind.NUMERICS and is_same and name in _load_device_settings():
+            if kind is ConditionKind.NUMERICS and name in _load_device_settings():
                 target_fact, golden_fact = (_find_device_setting(run, name) for run in (target, golden))
-            if target_fact != golden_fact:
+                is_other = bool(target_fact) != bool(golden_fact)
+            else:
+                is_other = target_fact != golden_fact
+            if is_other:
                 yield ConditionDifference(kind, name, target_fact, golden_fact)
 
 
 def _find_device_setting(run: RunConditions, name: str) -> Fact:
-    """Return a setting that only calls on one kind of device obey; None if it is off, or if the run has no such device.
+    """Return a setting that only calls on one kind of device obey; None if the run is known to have no such device.
 
     For example, ``cudnn_allow_tf32`` is on by default, and has no effect in a run on a CPU.
     """
-    devices = run.facts.get(ConditionKind.DEVICES.value, {})
-    return run.facts[ConditionKind.NUMERICS.value][name] or None if _load_device_settings()[name] in devices else None
+    devices = run.facts.get(ConditionKind.DEVICES.value)
+    is_obeyed = devices is None or _load_device_settings()[name] in devices
+    return run.facts[ConditionKind.NUMERICS.value][name] if is_obeyed else None
 
 
 @cache

@@ -41,6 +41,18 @@ def test_a_setting_of_a_device_has_no_effect_in_a_run_without_this_device() -> N
     assert names(on_gpu, on_gpu) == names(on_cpu, gpu_run(cudnn_allow_tf32=False)) == set()
 
 
+def test_a_setting_of_a_device_is_compared_if_devices_are_not_known() -> None:
+    allowed, refused = (RunConditions({"numerics": {"cudnn_allow_tf32": value}}) for value in (True, False))
+    (difference,) = find_condition_differences(allowed, refused)
+    assert (difference.name, difference.target, difference.golden) == ("cudnn_allow_tf32", True, False)
+
+
+def test_a_setting_of_a_device_is_stated_as_both_runs_have_it() -> None:
+    runs = (gpu_run("cuda", cudnn_allow_tf32=value) for value in (True, False))
+    (difference,) = find_condition_differences(*runs)
+    assert (difference.target, difference.golden) == (True, False)
+
+
 def test_a_setting_of_a_device_that_is_off_is_no_difference() -> None:
     assert names(gpu_run("cuda", cuda_matmul_allow_tf32=False), gpu_run(cuda_matmul_allow_tf32=False)) == {
         "devices cuda"

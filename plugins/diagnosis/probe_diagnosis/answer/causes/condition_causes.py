@@ -23,6 +23,7 @@ from probe_diagnosis.conditions.file import RunConditions, read_conditions
 from probe_diagnosis.conditions.random_states import DrawingCalls, RandomDifference, Since
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.statement import Statement
+from probe_diagnosis.limits import limits
 from probe_diagnosis.phases.phases_file import PhasesFile, read_phases
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.recorded import find_value
@@ -45,11 +46,6 @@ BATCH_EXPLAINED_CODES = OUTSIDE_RANDOM_CODES | {Cause.GRADIENT.value, Cause.GROW
 
 BATCH_KINDS = frozenset({ConditionKind.BATCH, ConditionKind.DATA})
 """Kinds of conditions of whole batches."""
-
-
-MAX_WRITTEN_LENGTH = 8
-"""Largest length of the shortest decimal form of a float that a person writes, such as 0.000125. Of 10^10 numbers that
-are drawn at random between 0 and 1, one has so few digits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +172,7 @@ class ConditionCauses:
             value.statistics.max if (value := find_value(run, key, row.replace(cause.op, key, 1))) is not None else None
             for run, key in zip(self._runs.both, keys)
         ]
-        return all(type(number) is float and len(repr(number)) <= MAX_WRITTEN_LENGTH for number in numbers)
+        return all(type(number) is float and len(repr(number)) <= limits().written for number in numbers)
 
     def _find_generators(self, cause: Finding) -> tuple[str, str] | None:
         """Return the generators from which a call, or one within a module, drew other numbers in both runs."""
