@@ -169,6 +169,17 @@ def test_gradients_that_were_not_set_to_zero(tmp_path: Path) -> None:
     assert "in loss" in found.where
 
 
+def test_the_first_of_two_backward_passes_adds_to_gradients_of_an_earlier_step(tmp_path: Path) -> None:
+    """With micro-batches, the second pass of both runs adds to earlier gradients."""
+    once, twice = each(0.15, 0.3, 0.4), each(0.2, 0.4, 0.6)
+    second = [step_phase("loss", {"loss.0": 1.0}), step_phase("gradient", GRADIENTS)]
+    target = step(between=[step_phase("accumulated", once), *second, step_phase("accumulated", twice)], applied=twice)
+    (found,) = steps(tmp_path, target, step(between=[*second, step_phase("accumulated", once)], applied=once))
+    gradient = found.step_phase.values["c"]
+    assert gradient is not None and gradient.statistics[3] == 0.4
+    assert found.statement.text.startswith("the target adds the gradients of this backward pass to earlier ones")
+
+
 def test_gradients_that_the_optimizer_of_one_run_does_not_take(tmp_path: Path) -> None:
     """They were cleared between the backward pass and the step."""
     cleared = step(after=each(1.0, 2.0, 2.5))
