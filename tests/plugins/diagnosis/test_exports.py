@@ -5,12 +5,17 @@ from __future__ import annotations
 import probe_diagnosis
 import pytest
 from probe_diagnosis.difference.nodes import Node
-from probe_diagnosis.difference.reasons import Cause, DivergenceReason
-from probe_diagnosis.timeline.views import DIFFERS, CallView, Difference
+from probe_diagnosis.difference.reasons import CauseKind, DivergenceReason
+from probe_diagnosis.timeline.compared_calls import ComparedCall, ValueComparison, ValueState
 
 from probe_core.model import Side
 
-FORMER_NAMES = {"Searched": "SearchResult", "depths": "list_call_depths", "whole_answer": "build_overall_answer"}
+FORMER_NAMES = {
+    "Searched": "SearchResult",
+    "Difference": "ValueComparison",
+    "depths": "list_call_depths",
+    "whole_answer": "build_overall_answer",
+}
 
 
 @pytest.mark.parametrize("former", FORMER_NAMES)
@@ -21,8 +26,8 @@ def test_former_names_are_exported_with_a_warning(former: str) -> None:
 
 
 def test_former_attributes_of_a_node_warn() -> None:
-    value = Difference("Torch.a.0.forward.output.0", Side.OUTPUT, DIFFERS)
-    node = Node(0, CallView("Torch.a.0.forward", (value,)), DivergenceReason(Cause.INTRODUCED, value), 0, 0)
+    value = ValueComparison("Torch.a.0.forward.output.0", Side.OUTPUT, ValueState.DIFFERS)
+    node = Node(0, ComparedCall("Torch.a.0.forward", (value,)), DivergenceReason(CauseKind.INTRODUCED, value), 0, 0)
     with pytest.warns(DeprecationWarning, match="Node.call"):
         assert node.facts is node.call
     with pytest.warns(DeprecationWarning, match="Node.reason"):

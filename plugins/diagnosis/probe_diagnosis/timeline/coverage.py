@@ -17,14 +17,14 @@ from probe_core.model.columns import NULL, TENSOR, Array
 from probe_core.model.dtypes import get_dtype_kind
 from probe_core.model.values import OMISSIONS
 from probe_diagnosis.judges.uninitialised import NOT_COMPUTED
+from probe_diagnosis.timeline.compared_calls import Basis
 from probe_diagnosis.timeline.value_table import (
+    HAS_MASKED_DIFFERENCE,
     IS_EQUAL,
-    IS_MASKED,
     SAME_CODE,
     UNJUDGED_CODE,
     ValueTable,
 )
-from probe_diagnosis.timeline.views import Basis
 
 TARGET_ONLY, GOLDEN_ONLY, SHIFTED = "target_only", "golden_only", "shifted"
 REGION = "region"
@@ -139,14 +139,14 @@ class CoverageTally:
             self.floats_compared[number] += int((is_float_tensor & is_compared).sum())
         is_failing = is_compared & (batch.verdicts.levels == SEVERITIES[Level.ERROR])
         is_failing &= (table.lines["state"] == SAME_CODE) & table.is_tensor
-        for line in np.flatnonzero(is_failing & (table.lines["flags"] & IS_MASKED == 0)).tolist():
-            self.failing_at[table.name(line, batch.find_op_key(line))] = table.lines["distance"].item(line)
+        for line in np.flatnonzero(is_failing & (table.lines["flags"] & HAS_MASKED_DIFFERENCE == 0)).tolist():
+            self.failing_at[table.get_row_name(line, batch.find_op_key(line))] = table.lines["distance"].item(line)
 
     def _count_lacking(self, batch: RowBatch, table: ValueTable, code: str, lines: Array) -> None:
         """Count rows that were not compared for the same reason."""
         self.lacking[code] += len(lines)
         first = lines.item(0)
-        self.first.setdefault(code, table.name(first, batch.find_op_key(first)))
+        self.first.setdefault(code, table.get_row_name(first, batch.find_op_key(first)))
         if code in NO_TENSOR_REASONS:
             rows = table.lines[lines]
             is_judged = (rows["basis"] == Basis.STATISTICS) & (rows["state"] != UNJUDGED_CODE)

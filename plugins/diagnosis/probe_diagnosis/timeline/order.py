@@ -7,7 +7,7 @@ from functools import cache
 from probe_core.files.packaged import load_yaml
 from probe_core.store.names import is_gradient
 from probe_diagnosis.timeline.call_columns import CallColumns
-from probe_diagnosis.timeline.views import is_module
+from probe_diagnosis.timeline.compared_calls import is_module
 
 OPTIMIZER = "optimizer"
 """Name of the step of an optimizer, which is recorded like a module."""
@@ -33,7 +33,7 @@ def _order_modules_last(calls: CallColumns) -> list[int]:
     ends: dict[str, int] = {}
     previous: tuple[str, ...] = ()
     for number in range(len(calls) - 1, -1, -1):
-        within = calls.within[number]
+        within = calls.modules[number]
         if within is not previous:
             previous = within
             for module in within:
@@ -56,7 +56,7 @@ def count_optimizer_steps(calls: CallColumns) -> list[int]:
     """Return for each call the number of steps of optimizers that began before it, or with it."""
     counts: list[int] = []
     count, was_in_step = 0, False
-    for within in calls.within:
+    for within in calls.modules:
         is_in_step = OPTIMIZER in within
         count += is_in_step and not was_in_step
         was_in_step = is_in_step

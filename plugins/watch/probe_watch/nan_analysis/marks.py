@@ -12,8 +12,8 @@ from enum import IntEnum
 import numpy as np
 from probe_diagnosis.collectives.calls import api_of
 from probe_diagnosis.judges.uninitialised import uninitialised_slots
+from probe_diagnosis.timeline.compared_calls import is_module
 from probe_diagnosis.timeline.order import is_move
-from probe_diagnosis.timeline.views import is_module
 
 from probe_core.model import Kind, Record, Side, Slot
 from probe_core.model.columns import Array

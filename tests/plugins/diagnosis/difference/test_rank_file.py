@@ -162,7 +162,7 @@ def test_a_file_that_was_cut_off_is_no_file(analyze: Analysis, written: Any) -> 
     facts = list(read_rank_file(path))
     assert [fact.op for fact in facts] == ops
     for fact in facts:
-        assert json.loads(whole[slice(*fact.place)]) == json.loads(whole)[fact.op]
+        assert json.loads(whole[slice(*fact.file_range)]) == json.loads(whole)[fact.op]
     for length in range(0, len(whole) - 2, 7):
         path.write_bytes(whole[:length])
         with pytest.raises(UserError, match="is damaged"):

@@ -44,7 +44,7 @@ def check(batches: Iterator[RowBatch]) -> set[str]:
         table.lines["row"] = -1
         for number, (key, rows) in enumerate(batch.all_rows()):
             lines = batch.lines(number)
-            views = table.views(lines.start, lines.stop, key)
+            views = table.create_comparisons(lines.start, lines.stop, key)
             assert list(views) == differences_of(key, rows, by_tensor=batch.op(number).by_tensor)
             states |= {view.state for view in views}
     return states

@@ -8,8 +8,8 @@ from probe_core.model import Kind, Side, Slot, Value
 from probe_core.model.dtypes import get_dtype_kind, is_same_dtype
 from probe_core.model.run import Run
 from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
+from probe_diagnosis.timeline.compared_calls import format_scalar, is_module
 from probe_diagnosis.timeline.devices import is_device
-from probe_diagnosis.timeline.views import format_scalar, is_module
 
 
 class ArgumentDifference(NamedTuple):

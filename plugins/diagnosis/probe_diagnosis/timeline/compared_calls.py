@@ -1,4 +1,4 @@
-"""Views of one call and of the distances of its values, which the search for the first difference reads."""
+"""A call of a rank with the comparisons of its values, which the search for the first difference reads."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import NamedTuple
 
+from probe_core.exports import add_alias
 from probe_core.model import Kind, Side, Value
 from probe_diagnosis.collectives.calls import CommunicationCall
-
-SAME, DIFFERS, UNJUDGED = STATES = ("same", "differs", "unjudged")
-"""States of a value, as the file of a rank spells them."""
 
 POLICY_NAME = "first_difference"
 """Name of the policy that decides if two values differ."""
@@ -22,6 +20,14 @@ BOOL_DTYPE = "<class 'bool'>"
 """Recorded dtype of a truth value."""
 
 _MODULE_PATTERN = re.compile(r"\.(?:forward|backward)\.\d+$|\.parameters_grad\b")
+
+
+class ValueState(str, Enum):
+    """Results of comparing a value."""
+
+    SAME = "same"
+    DIFFERS = "differs"
+    UNJUDGED = "unjudged"
 
 
 class Basis(IntEnum):
@@ -52,63 +58,75 @@ class DifferenceKind(IntEnum):
     SHAPE = 1
     NONE = 2
     """None against a value."""
-    LONE = 3
+    ONE_SIDED = 3
     """An argument that only one of two calls received."""
+    LONE = 3
+    """The former name of ``ONE_SIDED``."""
     PERMUTED = 4
     """The same values in another order."""
     MAY_BE_PERMUTED = 5
     """Other checksums of the same statistics: the values may be in another order."""
 
+    @property
+    def text(self) -> str:
+        """The kind in words, as files state it."""
+        return "lone" if self is DifferenceKind.ONE_SIDED else self.name.lower()
 
-class Difference(NamedTuple):
-    """Distance between both sides of one value.
+
+class ValueComparison(NamedTuple):
+    """Comparison of a value of the target with that of the golden.
+
+    Each field is a column of ``ValueTable``, or follows from one.
 
     Attributes:
         row: The name of the value's row.
         side: Its side: input, output, parameters, gradients of parameters.
-        state: ``SAME``, ``DIFFERS`` or ``UNJUDGED``.
+        state: The result of the comparison.
         distance: Size of the difference; inf if it cannot be measured, as for shapes and checksums.
         scale: Size of the golden, in the unit of ``distance``.
         noise: Largest relative distance that rounding explains; 0 if nothing is rounded.
-        jump: Factor by which a difference must exceed earlier ones to count as the op's own.
+        jump: The smallest ratio of the difference to earlier differences at which it counts as the call's own.
         is_scalar: True for an argument that is not a tensor.
-        why: The evidence, as text.
-        by: The data that it was judged by.
-        breaks: True if the target contains nan or inf and the golden does not.
-        is_rare: True if it contains nan or inf on either side.
-        line: The place of its row in the result file.
-        dtypes: Both dtypes, if they are of floating point and differ.
-        masked: True if what a mask hides is another constant on each side.
-        floor: Distance that the baseline explains, in the unit of ``distance``; 0 without one.
-        is_equal: True if its sides are known to be the same to the bit: tensors, checksums or arguments.
+        evidence: The evidence of the state, as text.
+        basis: The data that the value was judged by.
+        becomes_non_finite: True if the target contains nan or inf and the golden does not.
+        has_non_finite: True if the target or the golden contains nan or inf.
+        position: The position of the row in the result file; empty if it has none.
+        dtypes: The two dtypes as text if both are floating-point and differ; else empty.
+        has_masked_difference: True if the masked elements have one constant in the target and another in the golden.
+        explained_distance: Distance that the baseline or the reference explains, in the unit of ``distance``; 0
+            without them.
+        is_equal: True if tensors, checksums or arguments show that the values are equal to the bit.
         requires_other_gradient: True for tensors of which only one requires a gradient.
-        is_in_region: True if its sides differ, but are those of calls that do not line up; it is unjudged.
+        is_in_region: True if the values differ, but belong to calls that do not line up. The state is then
+            ``UNJUDGED``.
         kind: What differs.
-        farther: Distance of the target from the reference, divided by that of the golden; 0 if not measured.
+        reference_distance_ratio: Distance of the target from the reference, divided by that of the golden; 0 if not
+            measured.
         is_excused: True if the target is as near to the reference as the golden, or nearly so.
     """
 
     row: str
     side: Side
-    state: str
+    state: ValueState
     distance: float = 0.0
     scale: float = 0.0
     noise: float = 0.0
     jump: float = 0.0
     is_scalar: bool = False
-    why: str = ""
-    by: Basis = Basis.NONE
-    breaks: bool = False
-    is_rare: bool = False
-    line: str = ""
+    evidence: str = ""
+    basis: Basis = Basis.NONE
+    becomes_non_finite: bool = False
+    has_non_finite: bool = False
+    position: str = ""
     dtypes: str = ""
-    masked: bool = False
-    floor: float = 0.0
+    has_masked_difference: bool = False
+    explained_distance: float = 0.0
     is_equal: bool = False
     requires_other_gradient: bool = False
     is_in_region: bool = False
     kind: DifferenceKind = DifferenceKind.VALUE
-    farther: float = 0.0
+    reference_distance_ratio: float = 0.0
     is_excused: bool = False
 
     @property
@@ -121,7 +139,7 @@ class Difference(NamedTuple):
         """True if nothing is rounded, so that every difference counts."""
         return not self.noise and math.isfinite(self.distance)
 
-    def times(self, scale: float, noise: float) -> float:
+    def measure_multiple(self, scale: float, noise: float) -> float:
         """Return the distance as a multiple of rounding.
 
         Args:
@@ -132,10 +150,10 @@ class Difference(NamedTuple):
             0 for no difference or an unjudged value; inf for a difference that rounding cannot cause.
         """
         distance, own_noise = self.distance, self.noise
-        if not distance or self.state == UNJUDGED:
+        if not distance or self.state == ValueState.UNJUDGED:
             return 0.0
-        if self.floor:
-            return distance / max(self.floor, scale * max(noise, own_noise))
+        if self.explained_distance:
+            return distance / max(self.explained_distance, scale * max(noise, own_noise))
         if not scale or (not own_noise and math.isfinite(distance)):
             return math.inf
         noise = noise if noise > own_noise else own_noise
@@ -143,40 +161,40 @@ class Difference(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class CallView:
-    """Facts about one op of one rank.
+class ComparedCall:
+    """A call of one rank with the comparisons of its values.
 
     Attributes:
-        op: Its key.
-        values: All its values, judged or not.
-        call: The communication call that it is; None for any other op.
-        within: The keys of the modules around it, innermost first.
-        place: Place of its entry in the rank's file: offset of its first byte, and of the byte after it.
-        where: The line of code that made the call; empty if not recorded.
+        op: The key of the call.
+        values: The comparisons of all its values, judged or not.
+        communication: What it communicates; None if it is not a communication call.
+        modules: The keys of the modules around it, innermost first.
+        file_range: Offset of the first byte of its entry in the rank's file, and of the byte after the entry.
+        code_line: The line of code that made the call; empty if not recorded.
         is_shifted: True if its values are paired by the number of a call that one run makes more often.
-        agrees: True if it returns tensors of floating point, all of which were compared and agree.
-        golden: The key of the golden's op, where it is another one.
+        golden_op: The key of the golden's call if it is another key; else empty.
+        outputs_agree: True if it returns floating-point tensors, and all of them were compared and agree.
     """
 
     op: str
-    values: tuple[Difference, ...]
-    call: CommunicationCall | None = None
-    within: tuple[str, ...] = ()
-    place: tuple[int, int] = (0, 0)
-    where: str = ""
+    values: tuple[ValueComparison, ...]
+    communication: CommunicationCall | None = None
+    modules: tuple[str, ...] = ()
+    file_range: tuple[int, int] = (0, 0)
+    code_line: str = ""
     is_shifted: bool = False
-    golden: str = ""
-    agrees: bool = False
+    golden_op: str = ""
+    outputs_agree: bool = False
 
-    def inputs(self) -> Iterable[Difference]:
+    def inputs(self) -> Iterable[ValueComparison]:
         """Return the input tensors of the op, parameters included."""
         return (value for value in self.values if value.side.is_source and not value.is_scalar)
 
-    def outputs(self) -> Iterable[Difference]:
+    def outputs(self) -> Iterable[ValueComparison]:
         """Return the values that the op computed."""
         return (value for value in self.values if not value.side.is_source)
 
-    def arguments(self) -> Iterable[Difference]:
+    def arguments(self) -> Iterable[ValueComparison]:
         """Return the scalars that the op was called with."""
         return (value for value in self.values if value.side.is_source and value.is_scalar)
 
@@ -196,3 +214,9 @@ def describe_none(value: Value, *, is_none_of_target: bool) -> str:
     """Return the evidence of a value that is None in one run."""
     shown = "a tensor" if value.kind is Kind.TENSOR else format_scalar(value)
     return f"None against {shown}" if is_none_of_target else f"{shown} against None"
+
+
+for _name, _former in {"basis": "by", "evidence": "why", "position": "line", "becomes_non_finite": "breaks"}.items():
+    add_alias(ValueComparison, _former, _name)
+for _name, _former in {"golden_op": "golden", "modules": "within", "outputs_agree": "agrees"}.items():
+    add_alias(ComparedCall, _former, _name)
