@@ -353,18 +353,18 @@ class Debugger(ABC, Generic[R, M]):
 
     @allow_class_call
     def tokens(self, ids: Any, positions: Any = None, lengths: Any = None) -> None:
-        """Note which samples and tokens this step's batch holds, for ``probe compare --rows tokens.json``.
+        """State which samples and tokens the batch of this step contains, for ``probe compare --rows tokens.json``.
 
         Call it in each step, before or after ``start``. Tensors on a device are read when the step is
         written.
 
         Args:
-            ids: A number for each sample, the same in both runs: one a row of the batch, one a sequence of a
-                packed batch, or one a token, of shape (rows, tokens), negative for padding.
+            ids: Numbers of samples, the same in both runs: one for each row of the batch, for each sequence of a
+                packed batch, or for each token, of shape (rows, tokens), negative for padding.
             positions: The position of each token within its sample, of shape (rows, tokens), or (tokens,)
                 for a packed batch; negative for padding. None to compare rows as a whole.
             lengths: The number of tokens of each sample; places beyond them are padding. Without
-                ``positions`` the samples are packed one after the other.
+                ``positions`` the samples are packed one after the other. Not for numbers of each token.
 
         Raises:
             UserError: The shapes of the arguments do not belong together.

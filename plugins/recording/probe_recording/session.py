@@ -34,7 +34,7 @@ from probe_recording.step_files import StepFiles
 from probe_recording.step_phases import StepPhases
 from probe_recording.tensor_selection import TensorSelection
 from probe_recording.tensor_store import Store
-from probe_recording.tokens import TokenNote
+from probe_recording.tokens import BatchTokens
 
 FLUSH_INTERVAL_RECORDS = 1000
 """Smallest number of new records between two flushes of a step; large steps wait for a quarter more records."""
@@ -85,7 +85,7 @@ class Session(FrameworkSession):
         self.on_record: Callable[[], None] | None = None
         self.step_phases: StepPhases | None = None
         self.conditions: Conditions | None = None
-        self.tokens: TokenNote | None = None
+        self.tokens: BatchTokens | None = None
         self.held: TensorSelection | None = None
         self._flushed_count = 0
         self._changed = False

@@ -14,7 +14,7 @@ from probe_recording.record_table import RecordTable
 from probe_recording.recorded_settings import SETTINGS_FIELD
 from probe_recording.slices import describe_slices
 from probe_recording.step_phases import STEP_PHASES_FILE, StepPhases
-from probe_recording.tokens import TOKENS_FILE, TokenNote
+from probe_recording.tokens import TOKENS_FILE, BatchTokens
 
 
 class StepFiles:
@@ -67,9 +67,9 @@ class StepFiles:
         if phases is not None and phases.changed:
             self.directory.write(STEP_PHASES_FILE, phases.text(self._framework))
 
-    def write_tokens(self, tokens: TokenNote) -> None:
+    def write_tokens(self, tokens: BatchTokens) -> None:
         """Write the samples and tokens of the batch."""
-        self.directory.write(TOKENS_FILE, tokens.text())
+        self.directory.write(TOKENS_FILE, tokens.format_file())
 
     def write_conditions(self, conditions: Conditions | None) -> None:
         """Write the conditions of the step, if there are any and they changed."""

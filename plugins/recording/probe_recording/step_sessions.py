@@ -19,7 +19,7 @@ from probe_recording.sending.session import SendingMixin
 from probe_recording.session import Session
 from probe_recording.slices import DimensionSlice
 from probe_recording.stage_name import join_label
-from probe_recording.tokens import TokenNote
+from probe_recording.tokens import BatchTokens
 
 if TYPE_CHECKING:
     from probe_recording.diff_check.comparison import GoldenComparison
@@ -39,7 +39,7 @@ class Carryover:
 
     room: int
     overflows_left: int
-    tokens: TokenNote | None = None
+    tokens: BatchTokens | None = None
 
 
 class StepSessions(Generic[S]):
@@ -154,10 +154,10 @@ class StepSessions(Generic[S]):
     def note_tokens(self, ids: Any, positions: Any, lengths: Any) -> None:
         """Note the samples and tokens of the batch of this step, to be written with its records."""
         if self.current is None:
-            self.carryover.tokens = TokenNote.from_arguments(ids, positions, lengths)
+            self.carryover.tokens = BatchTokens.from_arguments(ids, positions, lengths)
             return
         with self.current.quiet():
-            self.current.tokens = TokenNote.from_arguments(ids, positions, lengths)
+            self.current.tokens = BatchTokens.from_arguments(ids, positions, lengths)
 
     def pass_tokens(self, session: S) -> None:
         """Pass the tokens that were noted before a session was opened to the session."""

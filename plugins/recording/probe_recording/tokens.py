@@ -5,26 +5,46 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Any
 
 from probe_core.errors import UserError
 
 TOKENS_FILE = "tokens.json"
 SCHEMA = 1
-"""Version of the layout; it grows where a reader of an older one would read something wrong."""
+"""Version of the layout, increased if an older reader would misread the file."""
 PADDING_ID = -1
-"""Number of the sample at places that hold none."""
+"""Number of the sample at places without a sample."""
 
-Runs = list[list[int]]
+TokenRanges = list[list[int]]
+"""Ranges of tokens, each as (sample, first token, count)."""
+
 Shape = tuple[int, ...]
+
+EXAMPLE = "Use, for example: debugger.tokens(ids=[0, 1], positions=[[0, 1, 2], [0, 1, 2]], lengths=[3, 2])"
+
+
+class Layout(Enum):
+    """How a batch contains its samples."""
+
+    WHOLE_ROWS = auto()
+    """A sample in each row, without positions of tokens."""
+    PADDED_ROWS = auto()
+    """A sample in each row, padded to the length of the longest sample."""
+    PACKED = auto()
+    """Samples one after the other, each from its first token to its length."""
+    PACKED_POSITIONS = auto()
+    """Samples one after the other in a row of positions, with padding after the last sample."""
+    TOKENS = auto()
+    """Any sample at each place."""
 
 
 @dataclass(frozen=True, slots=True)
-class TokenNote:
-    """The arguments of ``debugger.tokens``, unread: tensors may still be on a device.
+class BatchTokens:
+    """The arguments of ``debugger.tokens``, which are not converted yet, because tensors may be on a device.
 
     Attributes:
-        ids: Numbers of samples, one a row, one a token, or one a sequence of a packed batch.
+        ids: Numbers of samples: one for each row, each token, or each sequence of a packed batch.
         positions: The position of each token within its sample, of shape (rows, tokens) or (tokens,); None
             if rows are compared as a whole, or if samples are packed one after the other.
         lengths: The number of tokens of each sample; None if no place is padding.
@@ -35,95 +55,110 @@ class TokenNote:
     lengths: Any = None
 
     @classmethod
-    def from_arguments(cls, ids: Any, positions: Any, lengths: Any) -> TokenNote:
-        """Return a note with copies, which the script cannot overwrite; no device is waited for.
+    def from_arguments(cls, ids: Any, positions: Any, lengths: Any) -> BatchTokens:
+        """Return copies, which the script cannot overwrite. Does not wait for a device.
 
         Raises:
             UserError: The shapes of the arguments do not belong together.
         """
-        note = cls(*map(_copy, (ids, positions, lengths)))
-        note.check()
-        return note
+        tokens = cls(*map(_copy, (ids, positions, lengths)))
+        tokens.find_layout()
+        return tokens
 
-    def check(self) -> None:
-        """Raise a UserError if the shapes of the arguments do not belong together."""
+    def find_layout(self) -> Layout:
+        """Return the layout that follows from the shapes of the arguments.
+
+        Raises:
+            UserError: The shapes of the arguments do not belong together.
+        """
         ids, positions, lengths = map(_read_shape, (self.ids, self.positions, self.lengths))
-        fix = "For example debugger.tokens(ids=[0, 1], positions=[[0, 1, 2], [0, 1, 2]], lengths=[3, 2])."
-        if not ids or len(ids) > 2 or 0 in ids:
-            raise UserError("tokens() needs the numbers of the samples, such as ids=[0, 1, 2].", fix)
-        if positions and (len(positions) > 2 or 0 in positions):
-            raise UserError("tokens(): positions must have the shape (rows, tokens) or (tokens,).", fix)
-        if len(ids) == 2 and positions and positions != ids:
-            raise UserError("tokens(): ids of tokens and positions must have the same shape.", fix)
-        if len(ids) == 2 and not positions:
-            raise UserError("tokens(): ids of tokens need positions.", fix)
-        if lengths and lengths != ids[:1]:
-            raise UserError("tokens(): lengths must hold one number for each of ids.", fix)
-        is_packed = len(ids) == 1 and bool(positions) and _count_rows(positions) != ids[0]
-        if is_packed and (not lengths or _count_rows(positions) != 1):
-            raise UserError(
-                f"tokens(): {ids[0]} samples in {_count_rows(positions)} rows of positions need lengths, and "
-                "one row that holds the samples one after the other.",
-                fix,
-            )
+        problem = _find_shape_problem(ids, positions, lengths)
+        if problem:
+            raise UserError(f"tokens(): {problem}.", EXAMPLE)
+        if len(ids) == 2:
+            return Layout.TOKENS
+        if not positions:
+            return Layout.PACKED if lengths else Layout.WHOLE_ROWS
+        return Layout.PADDED_ROWS if _count_rows(positions) == ids[0] else Layout.PACKED_POSITIONS
 
-    def text(self) -> str:
-        """Return the content of the file, or in it the problem of arguments that contradict each other."""
+    def format_file(self) -> str:
+        """Return the content of the file. If the arguments contradict each other, it states the problem."""
         try:
-            shape, runs = self._list_runs()
-            content: dict[str, Any] = {"schema": SCHEMA, "shape": shape, "runs": runs}
+            shape, ranges = self._list_ranges()
+            content: dict[str, Any] = {"schema": SCHEMA, "shape": shape, "runs": ranges}
         except (ValueError, TypeError, OverflowError) as error:
             content = {"schema": SCHEMA, "problem": str(error)}
         return json.dumps(content) + "\n"
 
-    def _list_runs(self) -> tuple[Shape, Runs]:
-        """Return the shape of the batch, and runs of (sample, first token, count) that cover it."""
+    def _list_ranges(self) -> tuple[Shape, TokenRanges]:
+        """Return the shape of the batch, and ranges of tokens that cover it."""
+        layout = self.find_layout()
         ids, positions = _convert_to_lists(self.ids), _convert_to_lists(self.positions)
-        lengths = None if self.lengths is None else [int(length) for length in _convert_to_lists(self.lengths)]
-        if lengths is not None and min(lengths) < 0:
+        lengths = [int(length) for length in _convert_to_lists(self.lengths) or ()]
+        if min(lengths, default=0) < 0:
             raise ValueError("a length is negative")
-        if positions is None and lengths is None:
+        if layout is Layout.WHOLE_ROWS:
             return (len(ids),), [[int(sample), 0, 1] for sample in ids]
-        if positions is None:
-            assert lengths is not None
-            return (1, sum(lengths)), [[s, 0, count] for s, count in zip(map(int, ids), lengths) if count]
+        if layout is Layout.PACKED:
+            return (1, sum(lengths)), [[int(sample), 0, count] for sample, count in zip(ids, lengths) if count]
         rows = positions if isinstance(positions[0], list) else [positions]
-        if isinstance(ids[0], list):
+        if layout is Layout.TOKENS:
             places = [list(zip(*pair)) for pair in zip(ids, rows)]
-        elif len(rows) == len(ids):
+        elif layout is Layout.PADDED_ROWS:
             counts: Sequence[int | None] = lengths or [None] * len(rows)
             places = [_locate_row_tokens(sample, row, count) for sample, row, count in zip(ids, rows, counts)]
         else:
-            assert lengths is not None
             places = [_locate_packed_tokens(ids, rows[0], lengths)]
-        return (len(rows), len(rows[0])), [*_iterate_runs([place for row in places for place in row])]
+        return (len(rows), len(rows[0])), [*_iterate_ranges([place for row in places for place in row])]
+
+
+def _find_shape_problem(ids: Shape, positions: Shape, lengths: Shape) -> str:
+    """Return why the shapes of the arguments do not belong together; empty if they do."""
+    if not ids or len(ids) > 2 or 0 in ids:
+        return "ids must be a list of sample numbers, such as [0, 1, 2], or have the shape (rows, tokens)"
+    if positions and (len(positions) > 2 or 0 in positions):
+        return f"positions must have the shape (rows, tokens) or (tokens,), not {positions}"
+    if len(ids) == 2:
+        if positions != ids:
+            return f"ids of tokens need positions of the same shape {ids}" + (f", not {positions}" if positions else "")
+        return "ids of tokens mark padding by negative numbers, so lengths have no meaning" if lengths else ""
+    if lengths and lengths != ids:
+        return f"lengths must contain a number for each of the {ids[0]} ids, and have the shape {lengths}"
+    rows = _count_rows(positions)
+    if positions and rows != ids[0] and (not lengths or rows != 1):
+        return (
+            f"{ids[0]} samples in {rows} rows of positions need lengths, and a single row that contains the samples "
+            "one after the other"
+        )
+    return ""
 
 
 def _locate_row_tokens(sample: Any, positions: list[Any], length: int | None) -> list[tuple[int, int]]:
     """Return sample and token of each place of a row that may be padded at either end.
 
-    The tokens are the ``length`` consecutive places whose positions grow by one from the least start.
+    The tokens are the first ``length`` consecutive places whose positions increase by one, starting at the smallest
+    position that is not negative.
     """
-    whole = [int(position) for position in positions]
+    integer_positions = [int(position) for position in positions]
     if length is None:
-        return [(int(sample) if position >= 0 else PADDING_ID, position) for position in whole]
+        return [(int(sample) if position >= 0 else PADDING_ID, position) for position in integer_positions]
     if not length:
-        return [(PADDING_ID, 0)] * len(whole)
-    if length > len(whole):
-        raise ValueError(f"a length is {length}, and rows have {len(whole)} places")
+        return [(PADDING_ID, 0)] * len(integer_positions)
+    if length > len(integer_positions):
+        raise ValueError(f"a length is {length}, and rows have {len(integer_positions)} places")
     starts = [
         start
-        for start in range(len(whole) - length + 1)
-        if all(whole[start + n] == whole[start] + n for n in range(length)) and whole[start] >= 0
+        for start in range(len(integer_positions) - length + 1)
+        if all(integer_positions[start + n] == integer_positions[start] + n for n in range(length)) and integer_positions[start] >= 0
     ]
     if not starts:
         raise ValueError(f"the positions of sample {sample} do not count {length} tokens")
-    first = min(starts, key=lambda start: whole[start])
-    if sum(whole[start] == whole[first] for start in starts) > 1:
+    first = min(starts, key=lambda start: integer_positions[start])
+    if sum(integer_positions[start] == integer_positions[first] for start in starts) > 1:
         raise ValueError(f"several places may hold the tokens of sample {sample}; pass negative positions for padding")
     return [
         (int(sample) if first <= place < first + length else PADDING_ID, position)
-        for place, position in enumerate(whole)
+        for place, position in enumerate(integer_positions)
     ]
 
 
@@ -136,20 +171,20 @@ def _locate_packed_tokens(ids: Sequence[Any], positions: list[Any], lengths: Seq
     return [*zip(samples, map(int, positions))]
 
 
-def _iterate_runs(places: Sequence[tuple[Any, Any]]) -> Iterator[list[int]]:
-    """Yield runs of (sample, first token, count); padding has the token 0."""
-    run: list[int] = []
+def _iterate_ranges(places: Sequence[tuple[Any, Any]]) -> Iterator[list[int]]:
+    """Yield ranges of (sample, first token, count); padding has the token 0."""
+    current: list[int] = []
     for sample, token in places:
         is_padding = sample < 0 or token < 0
         sample, token = (PADDING_ID, 0) if is_padding else (int(sample), int(token))
-        if run and run[0] == sample and (is_padding or token == run[1] + run[2]):
-            run[2] += 1
+        if current and current[0] == sample and (is_padding or token == current[1] + current[2]):
+            current[2] += 1
             continue
-        if run:
-            yield run
-        run = [sample, token, 1]
-    if run:
-        yield run
+        if current:
+            yield current
+        current = [sample, token, 1]
+    if current:
+        yield current
 
 
 def _copy(value: Any) -> Any:
@@ -170,7 +205,10 @@ def _read_shape(value: Any) -> Shape:
     if isinstance(value, list):
         inner = {_read_shape(item) for item in value}
         if len(inner) > 1:
-            raise UserError("tokens(): rows have different numbers of places.", "Pad them, or pack them.")
+            raise UserError(
+                "tokens(): the rows of ids, positions or lengths differ in length.",
+                "Pad them to the same length, or pack them into a single row.",
+            )
         return (len(value), *(inner.pop() if inner else ()))
     return ()
 
@@ -180,5 +218,7 @@ def _count_rows(shape: Shape) -> int:
 
 
 def _convert_to_lists(value: Any) -> Any:
-    """Return a tensor as nested lists; this waits for its device."""
+    """Return tensors as nested lists; this waits for their device."""
+    if isinstance(value, list):
+        return [_convert_to_lists(item) for item in value]
     return value.tolist() if hasattr(value, "tolist") else value
