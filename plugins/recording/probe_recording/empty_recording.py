@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from probe_core.errors import format_count
+from probe_core.store.names import BACKWARD, FORWARD, GRADIENT_PART, format_key, has_module_scope
 from probe_recording.config import Config
 from probe_recording.name_selector import NameSelector
 
@@ -149,21 +150,17 @@ def _describe(entry: str, calls: Mapping[str, int]) -> UnmatchedEntry:
 
 def _last_record(prefix: str, count: int) -> str:
     """Return the name of the last forward record of a call or a module."""
-    return f"{prefix}.forward.{count - 1}" if _is_module(prefix) else f"{prefix}.{count - 1}.forward"
+    return format_key(prefix, count - 1, FORWARD)
 
 
 def _record_names(calls: Mapping[str, int]) -> Iterable[str]:
     """Yield the names of all records that the calls may have."""
     for prefix, count in calls.items():
         for number in range(min(count, MAX_COUNTED_CALLS)):
-            for phase in ("forward", "backward"):
-                yield f"{prefix}.{phase}.{number}" if _is_module(prefix) else f"{prefix}.{number}.{phase}"
-        if _is_module(prefix) and count:
-            yield f"{prefix}.parameters_grad"
-
-
-def _is_module(prefix: str) -> bool:
-    return prefix.startswith(("Module.", "Cell."))
+            for phase in (FORWARD, BACKWARD):
+                yield format_key(prefix, number, phase)
+        if has_module_scope(prefix) and count:
+            yield f"{prefix}.{GRADIENT_PART}"
 
 
 def _format_numbers(numbers: Iterable[int], noun: str) -> str:

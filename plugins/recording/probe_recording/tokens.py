@@ -149,7 +149,8 @@ def _locate_row_tokens(sample: Any, positions: list[Any], length: int | None) ->
     starts = [
         start
         for start in range(len(integer_positions) - length + 1)
-        if all(integer_positions[start + n] == integer_positions[start] + n for n in range(length)) and integer_positions[start] >= 0
+        if all(integer_positions[start + n] == integer_positions[start] + n for n in range(length))
+        and integer_positions[start] >= 0
     ]
     if not starts:
         raise ValueError(f"the positions of sample {sample} do not count {length} tokens")
