@@ -45,7 +45,7 @@ def load_process_config(path: Path) -> Config:
     Raises:
         UserError: The configuration has an error, or needs a debugger in the script.
     """
-    from probe_recording.config import TASKS, load_config
+    from probe_recording.settings.config import TASKS, load_config
 
     config = load_config(path)
     if config.task not in TASKS:

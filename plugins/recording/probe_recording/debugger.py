@@ -13,15 +13,15 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar, cast
 
 from probe_core.errors import UserError, make_printable
-from probe_recording.config import Config, ConfigWarning, load_config
-from probe_recording.config_reload import ConfigReload
-from probe_recording.interface import allow_class_call, check_rank_id, parse_token_range
 from probe_recording.messages import note
-from probe_recording.process import Process
-from probe_recording.recorder import Recorder
-from probe_recording.slices import check_scheduled_tokens
-from probe_recording.stages import StageRecorders, check_stage_support
-from probe_recording.tasks import create_task_recorder
+from probe_recording.recorder.interface import allow_class_call, check_rank_id, parse_token_range
+from probe_recording.recorder.recorder import Recorder
+from probe_recording.recorder.stages import StageRecorders, check_stage_support
+from probe_recording.recorder.tasks import create_task_recorder
+from probe_recording.run_directory.process import Process
+from probe_recording.settings.config import Config, ConfigWarning, load_config
+from probe_recording.settings.config_reload import ConfigReload
+from probe_recording.settings.slices import check_scheduled_tokens
 
 R = TypeVar("R", bound=Recorder[Any])
 M = TypeVar("M")

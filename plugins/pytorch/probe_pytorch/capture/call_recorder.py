@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 import torch
 from probe_recording.api import Backward, CallRecorder
-from probe_recording.call_recorder import RunningCall
+from probe_recording.capture.call_recorder import RunningCall
+from probe_recording.capture.threads import Threads
 from probe_recording.sites import Stack, files_of
-from probe_recording.threads import Threads
 
 from probe_pytorch import compat
 from probe_pytorch.capture.gradients import attach_api, list_sources, list_tensors

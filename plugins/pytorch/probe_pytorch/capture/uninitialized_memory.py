@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from probe_recording.leaves import Tree
+from probe_recording.values.leaves import Tree
 
 from probe_pytorch import compat
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from probe_core.store.names import drop_count, is_forward, is_module
-from probe_recording.leaves import MAX_NAMES
+from probe_recording.values.leaves import MAX_NAMES
 
 _DATA_NAME = re.compile(r', "data_name": ("(?:[^"\\]|\\.)*")')
 
