@@ -11,8 +11,7 @@ import numpy as np
 from mindspore import Tensor
 from probe_recording.api import Config, NpyStore, Session, belongs_to_recorder
 from probe_recording.capture.threads import Threads
-from probe_recording.run_directory.directory import StepDirectory
-from probe_recording.sending.session import SendingMixin
+from probe_recording.framework import SendingMixin, StepDirectory
 from probe_recording.values.arrays import Array
 
 from probe_mindspore import compat

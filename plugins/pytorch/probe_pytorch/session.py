@@ -8,8 +8,7 @@ from typing import Any
 
 import torch
 from probe_recording.api import Config, Session, TensorLeaf, belongs_to_recorder
-from probe_recording.run_directory.directory import StepDirectory
-from probe_recording.sending.session import SendingMixin
+from probe_recording.framework import SendingMixin, StepDirectory
 from probe_recording.values.entry import Entry
 from probe_recording.values.leaves import Tree
 from probe_recording.values.tensor_store import Store

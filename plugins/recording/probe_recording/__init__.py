@@ -1,7 +1,8 @@
 """The recording kit: parts shared by the recorders of all frameworks, and the reader of run directories.
 
 Plugins of other distributions import the names of ``probe_recording.api``, and nothing else of
-this package: its modules may change between releases.
+this package: its modules may change between releases. Plugins that are released with the kit may import
+further modules (docs/internals.md#the-recording-kit).
 """
 
 from __future__ import annotations

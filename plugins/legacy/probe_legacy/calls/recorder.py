@@ -21,7 +21,7 @@ from probe_recording.api import Config, stack_of
 from probe_recording.capture.call_recorder import RunningCall
 from probe_recording.capture.interceptors import ActiveSession
 from probe_recording.capture.threads import Threads
-from probe_recording.run_directory.directory import StepDirectory
+from probe_recording.framework import StepDirectory
 
 from probe_legacy.calls.selection import CallSelection, EarlySelection
 from probe_legacy.calls.versions import Version

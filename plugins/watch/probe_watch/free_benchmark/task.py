@@ -8,9 +8,9 @@ from typing import Any
 
 from probe_recording.api import Config, InterceptedCall, TaskRecorder
 from probe_recording.capture.interceptors import new_interceptor
+from probe_recording.framework import SINGLE, Lock, remove_earlier_steps
 from probe_recording.interrupts import defer_interrupts
 from probe_recording.messages import note
-from probe_recording.run_directory.directory import SINGLE, Lock, remove_earlier_steps
 
 from probe_core.errors import UserError
 from probe_watch.free_benchmark import messages

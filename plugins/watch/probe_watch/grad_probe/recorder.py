@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from probe_recording.api import Config, TaskRecorder
+from probe_recording.framework import Lock
 from probe_recording.messages import note
-from probe_recording.run_directory.directory import Lock
 
 from probe_core.errors import UserError, describe_error, find_nearest_names, format_count, format_list
 from probe_core.files.atomic import make_directory, remove_leftovers
