@@ -12,6 +12,7 @@ import numpy as np
 from probe_core.errors import UnreadableTensor
 from probe_core.model import Kind, Mode, Record, Side, Slot, Statistics, Value
 from probe_core.model.run import Construct, Header, HeldRun
+from probe_core.store.names import is_module
 from probe_core.testing.pairs import Array, value_of
 
 FRAMEWORK = "trial"
@@ -84,7 +85,7 @@ class TrialRun(HeldRun):
     @property
     def construct(self) -> Construct:
         """The module around each call."""
-        return Construct({key: MODULE for key in self.names() if not key.startswith("Module.")})
+        return Construct({key: MODULE for key in self.names() if not is_module(key)})
 
     @property
     def stack_path(self) -> Path:

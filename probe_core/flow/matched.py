@@ -21,7 +21,7 @@ from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import Matcher
 from probe_core.plugins.specs import MatcherSpec
 from probe_core.store.layout import RunPair
-from probe_core.store.names import drop_count, is_gradient
+from probe_core.store.names import drop_count, is_gradient, is_module
 
 MAX_BATCH_ROWS, MAX_BATCH_COST = 4096, 512 * ROW_COST
 """Limits of a batch: the number of rows, and their total cost if tensors are measured."""
@@ -94,7 +94,7 @@ class MatchedRuns:
     def _find_shifted(self) -> frozenset[str]:
         """Return the APIs that one run calls more often, whose calls are paired by their numbers."""
         target_counts, golden_counts = (
-            Counter(drop_count(name) for name in run.names() if not name.startswith(("Module.", "Cell.")))
+            Counter(drop_count(name) for name in run.names() if not is_module(name))
             for run in (self.target, self.golden)
         )
         names = target_counts.keys() & golden_counts.keys()

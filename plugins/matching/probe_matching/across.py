@@ -16,9 +16,9 @@ from probe_core.model.plan import Plan
 from probe_core.model.run import Run
 from probe_core.plugins.blame import PluginError, blame_plugin
 from probe_core.plugins.manager import Manager
-from probe_core.store.names import is_gradient
+from probe_core.store.names import is_forward, is_gradient, parse_module_key
 from probe_matching.mapping import read_mapping
-from probe_matching.name_table import Dialect, Hint, NameTable, parse_module_key
+from probe_matching.name_table import Dialect, Hint, NameTable
 from probe_matching.options import NameMappings
 from probe_matching.paths import Renames
 from probe_matching.specs import NameRule
@@ -133,9 +133,9 @@ def _create_renames(mappings: NameMappings, target: Run, notes: list[str]) -> Re
     names = [*target.names(), *target.construct.modules()]
     renames = Renames(names, cells, layers)
     for name in names:
-        parts = parse_module_key(name)
-        if parts is not None:
-            renames(*parts[:2])
+        module = parse_module_key(name)
+        if module is not None:
+            renames(module.path, module.class_name)
     mapped_names = {*cells, *(child for children in layers.values() for child in children)}
     unused = sorted(mapped_names - renames.used)
     if unused:
@@ -172,9 +172,9 @@ class DifferenceHints(Hints):
         """Return the hints on suspect forward calls, even if none of their rows fails."""
         names: set[str] = set()
         for suspect in suspects if self._by_name else ():
-            if "forward" in suspect.op.split("."):
-                parts = [module for key in (suspect.op, suspect.module) if (module := parse_module_key(key))]
-                names |= {self._views[0].find_common_name(suspect.op), *(part[1] for part in parts)}
+            if is_forward(suspect.op):
+                modules = [module for key in (suspect.op, suspect.module) if (module := parse_module_key(key))]
+                names |= {self._views[0].find_common_name(suspect.op), *(module.class_name for module in modules)}
         return self._emit_hints([hint for name in sorted(names) for hint in self._by_name.get(name, ())])
 
     def _emit_hints(self, new_hints: Sequence[Hint]) -> list[str]:
@@ -192,7 +192,7 @@ class DifferenceHints(Hints):
             return set()
         golden = next(row.pair.golden.name for row in matched if row.pair.golden is not None)
         keys = (op, _SLOT_SUFFIX.sub("", golden))
-        classes = {parts[1] for key in keys if (parts := parse_module_key(key))}
+        classes = {module.class_name for key in keys if (module := parse_module_key(key))}
         return classes | {view.find_common_name(key) for view, key in zip(self._views, keys)}
 
 

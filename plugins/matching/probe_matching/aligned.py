@@ -20,7 +20,7 @@ from probe_core.matching.matching import NO_PARTNER, Matching, find_partners
 from probe_core.model import Kind, MatchKind, Record
 from probe_core.model.plan import Plan
 from probe_core.model.run import Construct, Run
-from probe_core.store.names import canonicalize, drop_count, is_debug, is_gradient
+from probe_core.store.names import canonicalize, drop_count, is_backward, is_debug, is_gradient
 from probe_matching.alignment import align
 from probe_matching.likeness import ModulePlace, comparable, get_content, get_form, parse_place
 from probe_matching.regions import find_regions, pair_edges
@@ -107,7 +107,7 @@ class _Streams:
         """Return the forward calls of a run by the innermost module around them that both runs have."""
         streams: dict[ModulePlace | None, list[_StreamCall]] = {}
         for record in run.records():
-            if parse_place(record.key) is None and not is_debug(record.key) and not _is_backward(record.key):
+            if parse_place(record.key) is None and not is_debug(record.key) and not is_backward(record.key):
                 streams.setdefault(self._find_home(run, record.key, common_places), []).append(
                     self._create_call(record)
                 )
@@ -116,7 +116,7 @@ class _Streams:
     def _collect_backward_calls(self, side: int) -> list[_StreamCall]:
         run = self._runs[side]
         keys = enumerate(run.names())
-        return [self._create_call(run.record(i)) for i, key in keys if _is_backward(key) and parse_place(key) is None]
+        return [self._create_call(run.record(i)) for i, key in keys if is_backward(key) and parse_place(key) is None]
 
     def _has_forward_call(self, side: int, call: _StreamCall) -> bool:
         """Return True for a backward call whose forward call is recorded, and which pairs as that does."""
@@ -170,10 +170,6 @@ class _Streams:
 
     def _encode(self, value: object) -> int:
         return self._codes.setdefault(value, len(self._codes))
-
-
-def _is_backward(key: str) -> bool:
-    return key.endswith(".backward")
 
 
 def _pair_backward_keys(target: str, golden: str) -> Iterable[tuple[str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from probe_matching.name_table import parse_module_key
+from probe_core.store.names import parse_module_key
 
 TOP_LAYER_KEYS = ("TopLayer", "Cell")
 """Keys of a layer mapping for the children of the outermost module."""
@@ -34,8 +34,8 @@ class Renames:
         """
         self._cells = cells or {}
         self._layers = layers or {}
-        parts = [module for name in names if (module := parse_module_key(name))]
-        self._classes = {path: name for path, name, _ in parts} if self._layers else {}
+        modules = [module for name in names if (module := parse_module_key(name))]
+        self._classes = {module.path: module.class_name for module in modules} if self._layers else {}
         self.used: set[str] = set()
 
     def __call__(self, path: str, class_name: str) -> tuple[str, str]:

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from probe_online.settings import ReceptionPlace
-from probe_recording.destination import Destination
 from probe_recording.sending import transport
 from probe_recording.sending.body import SentTensor
 from probe_recording.sending.sender import Sender
 from probe_recording.sending.tls import create_sender_context
+from probe_recording.settings.destination import Destination
 from support.receiving import certificate
 from support.runs.faulty import Truth, all_is_known, check, trained, until
 from support.runs.inprocess import receiving

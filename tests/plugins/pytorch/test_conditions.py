@@ -163,7 +163,7 @@ def test_a_failure_to_read_states_does_not_reach_the_program(tmp_path: Path, mon
     for module in ("call_recorder", "modules"):
         monkeypatch.setattr(f"probe_pytorch.capture.{module}.read_states", fail)
     monkeypatch.setattr("probe_pytorch.capture.conditions.hash_tensor", fail)
-    monkeypatch.setattr("probe_recording.condition_capture.hash_host_states", fail)
+    monkeypatch.setattr("probe_recording.capture.condition_capture.hash_host_states", fail)
     for level in ("L0", "mix"):
         found = Recording(tmp_path / level, level=level)
         try:

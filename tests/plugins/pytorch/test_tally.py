@@ -13,7 +13,7 @@ from probe_pytorch import statistics
 from probe_pytorch.statistics import TENSOR, describe, encode, measure
 from probe_pytorch.values import TorchCollector
 from probe_recording.api import TensorLeaf
-from probe_recording.leaves import encode as encode_tree
+from probe_recording.values.leaves import encode as encode_tree
 from torch import Tensor
 
 pytestmark = pytest.mark.skipif(statistics._tally is None, reason="the extension is not built")

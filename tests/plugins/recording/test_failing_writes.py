@@ -15,8 +15,8 @@ import pytest
 import torch
 from probe_pytorch.debugger import PrecisionDebugger
 from probe_pytorch.reader import PyTorchReader
-from probe_recording import session as sessions
-from probe_recording.recorder_state import RecorderState
+from probe_recording.recorder.recorder_state import RecorderState
+from probe_recording.sessions import session as sessions
 from support.faults.failing_writes import ERRORS, FailingWrites, small_disk
 from support.runs.recording import Recording
 from support.sampling import places

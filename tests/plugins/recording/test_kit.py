@@ -108,11 +108,11 @@ BROKEN: dict[str, tuple[str, str, Any]] = {
     "test_data_are_what_the_record_says": ("probe_pytorch.session.TorchCollector", "Max of its data", Wrong),
     "test_statistics_without_data": ("probe_pytorch.session.TorchCollector", "other statistics", Unlike),
     "test_the_steps_that_are_asked_for": (
-        "probe_recording.recorder.Recorder._is_step_selected", "steps 0, 2 and 3", lambda self: True),
+        "probe_recording.recorder.recorder.Recorder._is_step_selected", "steps 0, 2 and 3", lambda self: True),
     "test_the_ranks_that_are_asked_for": (
-        "probe_recording.recorder.Recorder.is_selected", "rank 1", lambda self, ranks: True),
-    "test_the_names_of_records": ("probe_recording.session.Session.number", "step 0", lambda self, prefix: next(COUNTS)),
-    "test_the_filter_of_names": ("probe_recording.filters.Filter.is_api_selected", "was selected", lambda self, name: True),
+        "probe_recording.recorder.recorder.Recorder.is_selected", "rank 1", lambda self, ranks: True),
+    "test_the_names_of_records": ("probe_recording.sessions.session.Session.number", "step 0", lambda self, prefix: next(COUNTS)),
+    "test_the_filter_of_names": ("probe_recording.settings.filters.Filter.is_api_selected", "was selected", lambda self, name: True),
     "test_the_run_opens": ("probe_recording.sites.StackTable.text", "call stack", lambda self: "{}"),
 }  # fmt: skip
 

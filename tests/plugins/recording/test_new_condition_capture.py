@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from probe_recording.api import CaptureSpec, ConditionCapture
-from probe_recording.condition_capture import new_condition_capture
-from probe_recording.conditions import Conditions
+from probe_recording.capture.condition_capture import new_condition_capture
 from probe_recording.specs import check_framework
+from probe_recording.step_facts.conditions import Conditions
 
 
 def test_a_framework_without_capture_has_what_the_kit_knows() -> None:

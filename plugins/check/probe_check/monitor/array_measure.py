@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from probe_recording.arrays import Array
+from probe_recording.values.arrays import Array
 
 SMALLEST_SQUARED = 1e-150
 """Norms below this come from squares that float64 cannot represent with full precision."""

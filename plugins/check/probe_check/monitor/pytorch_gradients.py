@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from probe_recording.gathering import GradientCallback, GradientGatherer
+from probe_recording.capture.gathering import GradientCallback, GradientGatherer
 
 MAX_GRAPH_NODES = 1_000_000
 """Number of graph nodes of a module that are searched."""

@@ -15,6 +15,7 @@ from probe_diagnosis.frames import frames_of, load_stacks
 from probe_core.model import Kind, Side, Slot
 from probe_core.model.columns import SCALAR, TENSOR
 from probe_core.model.run import Run
+from probe_core.store.names import is_backward
 from probe_watch.nan_analysis.findings import (
     NonFiniteAnalysis,
     NonFiniteArrival,
@@ -157,7 +158,7 @@ class _Describer:
         if slot.side.is_source:
             if slot.side is Side.PARAMETERS:
                 return NonFiniteOrigin.PARAMETER, None
-            if "backward" in key.split("."):
+            if is_backward(key):
                 return NonFiniteOrigin.GRADIENT, None
             return NonFiniteOrigin.PARAMETER if slot.value.requires_grad else NonFiniteOrigin.DATA, None
         sources = self.marks[rank].sources

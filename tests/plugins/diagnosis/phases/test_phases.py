@@ -15,8 +15,8 @@ from probe_diagnosis.phases.phase_search import PhaseSearch
 from probe_diagnosis.phases.phases_file import SCHEMAS, STEP_PHASES_FILE, PhasesFile, read_phases
 from probe_metrics.dtype_limits import get_eps
 from probe_metrics.thresholds import load_thresholds
-from probe_recording.step_phases import PHASES, STEP_PHASES_FILE
-from probe_recording.step_phases import SCHEMA as WRITTEN
+from probe_recording.step_facts.step_phases import PHASES, STEP_PHASES_FILE
+from probe_recording.step_facts.step_phases import SCHEMA as WRITTEN
 
 Entries = list[dict[str, Any]]
 NAMES = ["a", "b", "c"]
