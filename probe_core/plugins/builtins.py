@@ -22,6 +22,6 @@ def probe_commands() -> list[CommandSpec]:
         CommandSpec(
             "plugins",
             "List the installed plugins, their contributions, and what is broken.",
-            "probe_core.checking.command:plugins",
+            "probe_core.cli.plugins:plugins",
         ),
     ]

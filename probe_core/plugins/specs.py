@@ -221,7 +221,8 @@ class OptionSpec(ImportedSpec):
     """Options of a command that belong together.
 
     The factory is the function that is called if one of them is given: for ``compare`` a
-    ``protocols.PlanOption``, for ``merge_result`` a ``probe_reporters.MergeOption``.
+    ``protocols.PlanOption``, for ``merge_result`` a ``probe_reporters.MergeOption``, for ``plugins`` a function of the
+    manager and ``as_json`` that replaces the list and returns the exit code.
 
     Attributes:
         command: The command.

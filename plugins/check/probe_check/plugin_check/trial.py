@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from probe_core.checking.trial_runs import FRAMEWORK, GOLDEN, TARGET, TrialReader, record_file
+from probe_check.plugin_check.trial_runs import FRAMEWORK, GOLDEN, TARGET, TrialReader, record_file
 from probe_core.flow.comparison import RunComparison
 from probe_core.flow.judging import judge_batches
 from probe_core.model import Advice, Column, Level, Mode, Row, Verdict
