@@ -123,7 +123,7 @@ class Trial:
         target, golden = (record_file(self.directory, mode, side) for side in (TARGET, GOLDEN))
         return RunPair(target, golden)
 
-    def yield_batches(self, comparison: RunComparison) -> Iterator[RowBatch]:
+    def iterate_batches(self, comparison: RunComparison) -> Iterator[RowBatch]:
         """Yield the judged batches of a comparison, after the cells of their rows are created.
 
         Raises:
@@ -149,7 +149,7 @@ class Trial:
         plan = self.create_plan(mode, **fields)
         pair = self.create_pair(mode)
         with closing(RunComparison.open(plan, self.manager, pair.target, pair.golden)) as comparison:
-            return [row for batch in self.yield_batches(comparison) for _, rows in batch.all_rows() for row in rows]
+            return [row for batch in self.iterate_batches(comparison) for _, rows in batch.all_rows() for row in rows]
 
 
 def raise_error(error: PluginError, consequence: str) -> None:

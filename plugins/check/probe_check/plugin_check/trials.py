@@ -155,7 +155,7 @@ def _try_finder(trial: Trial) -> None:
         compare = partial(compare_further, trial.manager, raise_error)
         with closing(RunComparison.open(plan, trial.manager, pair.target, pair.golden)) as comparison:
             draft = ReportDraft(pair.name, pair.target, pair.golden, mode, comparison.runs.row_count, RowCheck())
-            for batch in trial.yield_batches(comparison):
+            for batch in trial.iterate_batches(comparison):
                 add_rows(finder, batch, LineNumbers(str, 0))
                 draft.add(batch)
             draft.conclude()
