@@ -221,7 +221,8 @@ class OptionSpec(ImportedSpec):
     """Options of a command that belong together.
 
     The factory is the function that is called if one of them is given: for ``compare`` a
-    ``protocols.PlanOption``, for ``merge_result`` a ``probe_reporters.MergeOption``.
+    ``protocols.PlanOption``, for ``merge_result`` a ``probe_reporters.MergeOption``, for ``plugins`` a function of the
+    manager and ``as_json`` that replaces the list and returns the exit code.
 
     Attributes:
         command: The command.
@@ -274,9 +275,12 @@ class MatcherSpec(Spec):
     Attributes:
         option: The name in ``Plan.options`` of the option that selects it; it then pairs the rows that the
             option names, and leaves the others to the plan's matcher.
+        advice: A clause that recommends it for calls that do not pair by their names and counts, such as
+            ``-f pairs calls in their order``; empty for none.
     """
 
     option: str = ""
+    advice: str = ""
 
     def is_selected_by(self, options: Mapping[str, Any]) -> bool:
         """Return True if the plan's options of plugins have a value for its option."""

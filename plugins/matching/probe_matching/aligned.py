@@ -16,7 +16,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from probe_core.matching.matching import NO_PARTNER, Matching, find_partners
+from probe_core.matching.matching import NO_PARTNER, Matching
+from probe_core.matching.slot_pairing import find_partners
 from probe_core.model import Kind, MatchKind, Record
 from probe_core.model.plan import Plan
 from probe_core.model.run import Construct, Run

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from array import array
 
-from probe_core.matching.matching import Matching, find_partners, index_by_canonical_name
+from probe_core.matching.matching import Matching
+from probe_core.matching.slot_pairing import find_partners, index_by_canonical_name
 from probe_core.model import MatchKind, Record
 from probe_core.model.plan import Plan
 from probe_core.model.run import Run

@@ -22,7 +22,7 @@ from support.runs.recorded import forward, scalar, tensor, write_run
 from support.sampling import examples
 
 from probe_core.matching.exact import ExactMatcher
-from probe_core.matching.matching import RowOrder
+from probe_core.matching.row_order import RowOrder
 from probe_core.model import MatchKind
 from probe_core.model.plan import Plan
 from probe_core.store.names import canonicalize, drop_count
@@ -151,7 +151,7 @@ class TestFuzzy:
         target = {"Torch.add.1.forward": forward(tensor([2]), tensor([3]))}
         golden = {"Torch.add.0.forward": forward(tensor([2]), tensor([4]))}
         matching = FuzzyMatcher().match(open_run(tmp_path / "t", target), open_run(tmp_path / "g", golden), PLAN)
-        assert matching.matched == 0
+        assert matching.matched_count == 0
 
 
 class TestMapping:

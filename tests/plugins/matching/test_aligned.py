@@ -148,7 +148,7 @@ def test_a_rounding_of_float16_keeps_the_anchors(tmp_path: Path) -> None:
 def test_runs_without_anything_in_common_match_nothing(tmp_path: Path) -> None:
     ours = opened(tmp_path / "t", call("Torch.a.0", shape=[2]))
     theirs = opened(tmp_path / "g", call("Torch.b.0", shape=[3]))
-    assert AlignmentMatcher().match(ours, theirs, PLAN).matched == 0
+    assert AlignmentMatcher().match(ours, theirs, PLAN).matched_count == 0
 
 
 # -- modules -----------------------------------------------------------------------------------------

@@ -14,10 +14,10 @@ import torch
 from probe_matching.user_maps import api_entries
 from probe_precheck.settings import parse_settings
 from probe_pytorch.debugger import PrecisionDebugger
+from probe_ranks.command.run_paths import COMPARE_FILE_KEYS, parse_run_paths
 from probe_recording.settings.config import Config, ConfigWarning, load_config, parse
 from support.cases import every
 
-from probe_core.cli.compare_file import COMPARE_FILE_KEYS, parse_run_paths
 from probe_core.errors import UserError
 
 API = ["Functional.linear.0.forward", "Functional.relu.2.backward"]

@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 import click
 
 from probe_core import console
-from probe_core.checking.addresses import explain_unresolved
-from probe_core.errors import format_count
+from probe_core.plugins.addresses import explain_unresolved
 from probe_core.plugins.blame import describe_fix
 from probe_core.plugins.manager import Manager, Plugin
-from probe_core.terminal.exit_codes import EXIT_FINISHED, EXIT_USER_ERROR
+from probe_core.terminal.exit_codes import EXIT_FINISHED
+from probe_core.terminal.plugin_options import collect_option_actions
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option(
-    "--check",
-    "is_check",
-    is_flag=True,
-    help="Try every contribution on a small pair of runs; exit with 2 if one fails.",
-)
 @click.pass_context
-def plugins(ctx: click.Context, as_json: bool, is_check: bool) -> int:
+def plugins(ctx: click.Context, as_json: bool) -> int:
     """List the installed plugins, their contributions, and what is broken.
 
     The environment variable PROBE_PLUGINS=a,b loads only the plugins a and b, and the scheduler of
     comparisons of several ranks.
     """
     manager = ctx.find_object(Manager) or Manager()
-    if is_check:
-        return _check(manager, as_json)
+    for function, _ in collect_option_actions(ctx, manager):  # an option of a plugin replaces the list
+        return int(function(manager, as_json=as_json))
     for kind in manager.kinds:
         manager.contributions(kind)
     described = [_describe(manager, plugin) for plugin in manager.plugins.values()]
@@ -41,26 +34,6 @@ def plugins(ctx: click.Context, as_json: bool, is_check: bool) -> int:
     else:
         _print_table(described)
     return EXIT_FINISHED
-
-
-def _check(manager: Manager, as_json: bool) -> int:
-    """Try every contribution, and print those that fail or share a name."""
-    from probe_core.checking.check import check_plugins  # here: nothing else needs it
-
-    result = check_plugins(manager)
-    if as_json:
-        console.show_json(asdict(result))
-    else:
-        for word, failures in (("failed", result.failed), ("conflict", result.conflicts)):
-            for failure in failures:
-                console.show(f"{console.style(word, fg='red')}  {failure.problem}")
-                console.show(f"    fix: {failure.fix}")
-        for failure in result.lacking:
-            console.show(f"not here  {failure.problem}")
-        waiting = f", {len(result.lacking)} waiting for a missing package" if result.lacking else ""
-        tried, conflicts = format_count(result.made, "contribution"), format_count(len(result.conflicts), "conflict")
-        console.show(f"{tried} tried, {len(result.failed)} failed, {conflicts}{waiting}")
-    return EXIT_USER_ERROR if result.failed or result.conflicts else EXIT_FINISHED
 
 
 def _describe(manager: Manager, plugin: Plugin) -> dict[str, Any]:

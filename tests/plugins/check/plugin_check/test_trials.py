@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from probe_check.plugin_check.check import ContributionFailure, check_plugins
+from probe_check.plugin_check.output import print_check
+from probe_check.plugin_check.trial_runs import TrialRun
+from probe_check.plugin_check.trials import TRIALS
 from probe_reporters.api import HighlightSpec
 from probe_reporters.hooks import probe_outputs
 
-from probe_core.checking.check import ContributionFailure, check_plugins
-from probe_core.checking.trial_runs import TrialRun
-from probe_core.checking.trials import TRIALS
-from probe_core.cli.main import cli
 from probe_core.errors import UserError
 from probe_core.model import Advice, Column, Measurement, Mode, Verdict
 from probe_core.model.run import Run
@@ -118,7 +118,7 @@ def test_every_kind_of_the_core_but_recorders_has_a_trial() -> None:
 
 def test_command_exits_with_2_if_a_contribution_fails_in_use(capsys: pytest.CaptureFixture[str]) -> None:
     manager = plugin("judges", BROKEN["judges"])
-    assert cli.main(["plugins", "--check"], standalone_mode=False, obj=manager) == 2
+    assert print_check(manager) == 2
     shown = capsys.readouterr().out
     assert 'failed  The judge "mine" of mine failed: TypeError: ' in shown
     assert " tried, 1 failed, 0 conflicts\n" in shown

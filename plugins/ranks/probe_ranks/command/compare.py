@@ -8,17 +8,17 @@ from typing import Any
 import click
 
 from probe_core import console, engine
-from probe_core.cli.compare_file import RunPaths, read_compare_file
-from probe_core.cli.running import FAIL_ON_INCOMPLETE, FAIL_ON_SUSPECT, run_plan
 from probe_core.errors import UserError
 from probe_core.library import DEFAULT_OUTPUT, create_plan
-from probe_core.model.plan import DEFAULT_FORMATS
+from probe_core.model.plan import DEFAULT_FORMATS, Plan
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import ReporterSpec
 from probe_core.terminal.exit_codes import EXIT_FINISHED
 from probe_core.terminal.option_types import Location
 from probe_core.terminal.plugin_options import collect_option_actions, find_set_parameters
 from probe_core.terminal.spelling import Command, option
+from probe_ranks.command.plan_run import FAIL_ON_INCOMPLETE, FAIL_ON_SUSPECT, run_plan
+from probe_ranks.command.run_paths import DropInOptions, Spelling, add_drop_in_options, choose_runs
 
 FILE_TYPE = click.Path(path_type=Path)
 
@@ -35,13 +35,7 @@ def parse_names(ctx: click.Context, option: click.Parameter, text: str | None) -
 @click.command(cls=Command)
 @click.argument("target", required=False, type=Location())
 @click.argument("golden", required=False, type=Location())
-@option("-i", "--input", "compare_file", also=["--input_path"], type=FILE_TYPE,
-    help="Compare file: JSON with npu_path and bench_path, instead of TARGET and GOLDEN.")  # fmt: skip
-@option("-tp", "--target-path", type=Location(), hidden=True, help="TARGET (drop-in spelling).")
-@option("-gp", "--golden-path", type=Location(), hidden=True, help="GOLDEN (drop-in spelling).")
-@option("--xlsx", "is_xlsx", is_flag=True, hidden=True, help="Write xlsx (drop-in spelling).")
-@option("-tensor_log", "--is-print-compare-log", "print_log", is_flag=True, hidden=True,
-    help="With -tp and -gp: print the causes and the summary, too.")  # fmt: skip
+@add_drop_in_options
 @option("-o", "--output", also=["--output_path"], is_flag=False, flag_value=DEFAULT_OUTPUT,
     default=DEFAULT_OUTPUT, type=FILE_TYPE,
     help="Directory of the result files; created if absent.  [default: ./output]")  # fmt: skip
@@ -68,11 +62,6 @@ def compare(
     /,
     target: Path | None,
     golden: Path | None,
-    compare_file: Path | None,
-    target_path: Path | None,
-    golden_path: Path | None,
-    is_xlsx: bool,
-    print_log: bool,
     stack_mode: bool,
     compare_only: bool,
     fail_on: str | None,
@@ -92,60 +81,38 @@ def compare(
     probe compare target_dump/step0 golden_dump/step0 -o out -da
     """
     manager = ctx.find_object(Manager) or Manager()
-    is_drop_in = compare_file is not None or target_path is not None or golden_path is not None
-    runs = _choose_runs(target, golden, compare_file, (target_path, golden_path), print_log=print_log)
-    settings["framework"] = settings["framework"] or ctx.meta.get("probe.framework")
-    if is_xlsx and settings["formats"]:
+    drop_in = DropInOptions(**{name: settings.pop(name) for name in DropInOptions._fields})
+    runs = choose_runs(target, golden, drop_in)
+    if drop_in.is_xlsx and settings["formats"]:
         raise UserError("--xlsx and --format exclude each other.", "Leave --xlsx out: --format xlsx,csv")
+    settings["framework"] = settings["framework"] or ctx.meta.get("probe.framework")
     settings["formats"] = settings["formats"] or _choose_formats(
-        manager, writes_csv=is_drop_in and compare_file is None and not is_xlsx,
-        writes_page=not (is_drop_in or is_xlsx or compare_only),
-    )  # fmt: skip
+        manager, runs.spelling, is_xlsx=drop_in.is_xlsx, compare_only=compare_only
+    )
     settings["answer"] = not compare_only
-    settings["advise"] = settings["answer"] and (compare_file is not None or not is_drop_in)
+    settings["advise"] = not compare_only and runs.spelling is not Spelling.PATH_OPTIONS
     settings["stack"], settings["stack_path"] = runs.stack and stack_mode, runs.stack
-    plan = create_plan(manager, runs.target, runs.golden, settings)
-    for change, values in collect_option_actions(ctx, manager):
-        plan = change(plan, values, find_set_parameters(ctx))
+    plan = _apply_plugin_options(ctx, manager, create_plan(manager, runs.target, runs.golden, settings))
     if print_plan:
         console.show_json(plan.describe())
         return EXIT_FINISHED
     engine.tune_process()
+    is_drop_in = runs.spelling is not Spelling.ARGUMENTS
     return run_plan(plan, manager, fail_on, brief=not runs.print_log, is_drop_in=is_drop_in)
 
 
-def _choose_formats(manager: Manager, *, writes_csv: bool, writes_page: bool) -> tuple[str, ...]:
+def _apply_plugin_options(ctx: click.Context, manager: Manager, plan: Plan) -> Plan:
+    """Return the plan as the options of plugins on the command line change it."""
+    for change, values in collect_option_actions(ctx, manager):
+        plan = change(plan, values, find_set_parameters(ctx))
+    return plan
+
+
+def _choose_formats(manager: Manager, spelling: Spelling, *, is_xlsx: bool, compare_only: bool) -> tuple[str, ...]:
     """Return the formats of a command without ``--format`` (docs/page.md)."""
-    pages = (spec.name for spec in manager.specs("reporters", ReporterSpec) if spec.page and writes_page)
-    return (*(("csv",) if writes_csv else DEFAULT_FORMATS), *pages)
-
-
-def _choose_runs(
-    target: Path | None,
-    golden: Path | None,
-    compare_file: Path | None,
-    option_paths: tuple[Path | None, Path | None],
-    *,
-    print_log: bool,
-) -> RunPaths:
-    """Return the runs that ``TARGET GOLDEN``, ``-i`` or, as ``option_paths``, ``-tp`` and ``-gp`` name."""
-    target_path, golden_path = option_paths
-    if target_path is not None or golden_path is not None:
-        if target is not None or compare_file is not None:
-            raise UserError(
-                "-tp and -gp exclude TARGET, GOLDEN and -i.", "Use one spelling: probe compare TARGET GOLDEN"
-            )
-        if target_path is None or golden_path is None:
-            raise UserError("-tp and -gp must be used together.", "Use: probe compare -tp TARGET -gp GOLDEN")
-        return RunPaths(target_path, golden_path, None, print_log)
-    if print_log:
-        raise UserError("-tensor_log needs -tp and -gp.", "Leave it out: the summary is printed without it.")
-    if compare_file is not None:
-        if target is not None:
-            raise UserError("-i (--input) and TARGET exclude each other.", "Give a compare file, or two paths.")
-        return read_compare_file(compare_file)
-    if target is None or golden is None:
-        raise UserError(
-            "Two runs are needed.", "Give them as TARGET GOLDEN, or a compare file with -i. See 'probe compare --help'."
-        )
-    return RunPaths(target, golden, None, True)
+    if spelling is Spelling.PATH_OPTIONS and not is_xlsx:
+        return ("csv",)
+    if spelling is not Spelling.ARGUMENTS or is_xlsx or compare_only:
+        return DEFAULT_FORMATS
+    pages = (spec.name for spec in manager.specs("reporters", ReporterSpec) if spec.page)
+    return (*DEFAULT_FORMATS, *pages)

@@ -10,10 +10,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from probe_check.plugin_check.check import check_plugins
+from probe_check.plugin_check.output import print_check
 from probe_recording.specs import DumperSpec
 
-from probe_core.checking.check import check_plugins
-from probe_core.cli.main import cli
 from probe_core.errors import UserError
 from probe_core.model import Measurement
 from probe_core.plugins.hookspecs import hookimpl
@@ -64,7 +64,7 @@ def metric(name: str, factory: Any = Measuring, **fields: Any) -> MetricSpec:
 
 
 def test_what_is_installed_can_be_made(probe: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PROBE_PLUGINS", "pytorch,metrics,reporters,precheck,diagnosis,dask,sample")
+    monkeypatch.setenv("PROBE_PLUGINS", "pytorch,metrics,reporters,precheck,diagnosis,check,dask,sample")
     assert probe("plugins", "--check") == 0, probe.out
     manager = Manager()
     count = sum(len(manager.contributions(kind)) for kind in manager.kinds)
@@ -131,11 +131,11 @@ def test_what_its_distribution_does_without_is_lacking(
     (lacking,) = found.lacking
     assert lacking.problem == 'The metric "framework" of mine needs absent_framework, which is not installed.'
     assert lacking.fix == "Install absent_framework."
-    assert cli.main(["plugins", "--check"], standalone_mode=False, obj=manager) == 2
+    assert print_check(manager) == 2
     said = capsys.readouterr().out
     assert f"not here  {lacking.problem}\n" in said and said.endswith(", 1 waiting for a missing package\n")
     sound = manager_of(mine=hooks("sound_hooks", "metrics", metric("framework", needing("absent_framework"))))
-    assert cli.main(["plugins", "--check"], standalone_mode=False, obj=sound) == 0
+    assert print_check(sound) == 0
 
 
 def test_a_package_of_an_extra_that_a_user_error_names_is_lacking(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,8 +166,8 @@ def test_conflicts_and_plugins_that_are_left_out(capsys: pytest.CaptureFixture[s
         one=hooks("one_hooks", "reporters", ReporterSpec("tsv", "mine", Writing)),
         two=hooks("two_hooks", "reporters", ReporterSpec("tsv", "theirs", Writing), ReporterSpec("x", "x", Writing)),
     )
-    for way, show in ((["--check"], str), (["--check", "--json"], json.loads)):
-        assert cli.main(["plugins", *way], standalone_mode=False, obj=manager) == 2
+    for as_json, show in ((False, str), (True, json.loads)):
+        assert print_check(manager, as_json=as_json) == 2
         shown = show(capsys.readouterr().out)
         if isinstance(shown, str):
             assert 'conflict  The format "tsv" is given by one and two.\n    fix: Uninstall all but' in shown
@@ -186,5 +186,5 @@ def test_a_hook_that_raises(capsys: pytest.CaptureFixture[str]) -> None:
     module.probe_metrics.__name__ = "probe_metrics"
     manager = manager_of(raising=module)
     with pytest.warns(PluginWarning):
-        assert cli.main(["plugins", "--check"], standalone_mode=False, obj=manager) == 2
+        assert print_check(manager) == 2
     assert "failed  raising is left out: OSError: gone." in capsys.readouterr().out

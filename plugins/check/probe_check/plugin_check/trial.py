@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from probe_core.checking.trial_runs import FRAMEWORK, GOLDEN, TARGET, TrialReader, record_file
+from probe_check.plugin_check.trial_runs import FRAMEWORK, GOLDEN, TARGET, TrialReader, record_file
 from probe_core.flow.comparison import RunComparison
 from probe_core.flow.judging import judge_batches
 from probe_core.model import Advice, Column, Level, Mode, Row, Verdict
@@ -123,7 +123,7 @@ class Trial:
         target, golden = (record_file(self.directory, mode, side) for side in (TARGET, GOLDEN))
         return RunPair(target, golden)
 
-    def yield_batches(self, comparison: RunComparison) -> Iterator[RowBatch]:
+    def iterate_batches(self, comparison: RunComparison) -> Iterator[RowBatch]:
         """Yield the judged batches of a comparison, after the cells of their rows are created.
 
         Raises:
@@ -149,7 +149,7 @@ class Trial:
         plan = self.create_plan(mode, **fields)
         pair = self.create_pair(mode)
         with closing(RunComparison.open(plan, self.manager, pair.target, pair.golden)) as comparison:
-            return [row for batch in self.yield_batches(comparison) for _, rows in batch.all_rows() for row in rows]
+            return [row for batch in self.iterate_batches(comparison) for _, rows in batch.all_rows() for row in rows]
 
 
 def raise_error(error: PluginError, consequence: str) -> None:

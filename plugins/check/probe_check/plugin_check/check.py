@@ -7,8 +7,8 @@ from collections import Counter
 from dataclasses import dataclass
 from importlib import metadata
 
-from probe_core.checking.trial import TrialError, TrialFault
-from probe_core.checking.trials import try_contribution, try_observers
+from probe_check.plugin_check.trial import TrialError, TrialFault
+from probe_check.plugin_check.trials import try_contribution, try_observers
 from probe_core.errors import UserError, describe_error
 from probe_core.plugins.blame import PluginError, describe_fix
 from probe_core.plugins.manager import Manager, format_kind

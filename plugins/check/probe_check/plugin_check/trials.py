@@ -14,8 +14,8 @@ from typing import Any
 
 import click
 
-from probe_core.checking.trial import Trial, TrialError, TrialFault, TrialManager, raise_error
-from probe_core.checking.trial_runs import FRAMEWORK
+from probe_check.plugin_check.trial import Trial, TrialError, TrialFault, TrialManager, raise_error
+from probe_check.plugin_check.trial_runs import FRAMEWORK
 from probe_core.errors import UserError
 from probe_core.flow.comparison import RunComparison
 from probe_core.flow.pipeline import add_rows, compare_further, compare_pair
@@ -43,8 +43,8 @@ REFUSING_SPECS = (MatcherSpec, ViewSpec, ReaderSpec, AnswerSpec)
 """Specs whose contributions may refuse the trial with a UserError, because they need a file or
 runs of another kind."""
 
-CALLED_OPTION_COMMANDS = ("compare", "merge_result")
-"""Commands of the core, for whose options the factory is a function."""
+CALLED_OPTION_COMMANDS = ("compare", "merge_result", "plugins")
+"""Commands for whose options the factory is a function."""
 
 OBSERVER_HOOKS = ("probe_run_started", "probe_run_finished", "probe_advise")
 """Hooks that are called for each comparison instead of giving contributions."""
@@ -155,7 +155,7 @@ def _try_finder(trial: Trial) -> None:
         compare = partial(compare_further, trial.manager, raise_error)
         with closing(RunComparison.open(plan, trial.manager, pair.target, pair.golden)) as comparison:
             draft = ReportDraft(pair.name, pair.target, pair.golden, mode, comparison.runs.row_count, RowCheck())
-            for batch in trial.yield_batches(comparison):
+            for batch in trial.iterate_batches(comparison):
                 add_rows(finder, batch, LineNumbers(str, 0))
                 draft.add(batch)
             draft.conclude()
