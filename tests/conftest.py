@@ -142,6 +142,18 @@ def _one_by_one() -> Iterator[property]:
         yield usual
 
 
+@pytest.fixture(autouse=True)
+def _environment() -> Iterator[None]:
+    """Restore the environment variables after each test: ``seed_all`` sets some, and other tests compare them."""
+    before = dict(os.environ)
+    yield
+    for name in {*before, *os.environ} - {"PYTEST_CURRENT_TEST"}:
+        if name not in before:
+            del os.environ[name]
+        elif os.environ.get(name) != before[name]:
+            os.environ[name] = before[name]
+
+
 @pytest.fixture
 def processes(_one_by_one: property, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a comparison of several ranks without ``--jobs`` start processes, as it does outside of the tests."""
