@@ -108,10 +108,13 @@ def _analyze(compared: AllResults, part: str, ranks: Mapping[int, Path]) -> Step
 
 
 def _select_decisive_causes(compared: AllResults, part: str) -> list[Finding]:
-    """Return the causes of differences, without calls that were only called differently."""
+    """Return the first cause, and all others but calls that were only called differently.
+
+    The first cause is the one that the verdict names, even if its output agrees.
+    """
     agreeing = find_agreeing_ranks(compared, part)
     causes = [cause for cause in find_step_causes(compared, part) if cause.rank not in agreeing]
-    return [cause for n, cause in enumerate(causes) if not n or cause.reason.code != Cause.DIFFERENTLY.value]
+    return causes[:1] + [cause for cause in causes[1:] if cause.reason.code != Cause.DIFFERENTLY.value]
 
 
 def _read_items(cause: Finding, calls: CallColumns, path: Path) -> tuple[Item, ...]:
