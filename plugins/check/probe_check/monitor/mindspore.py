@@ -87,10 +87,10 @@ class MindSporeObserver(Observer):
             listener.observe_step_start()
             self._gradients = ()
 
-        self.optimizer.register_forward_pre_hook(receive_gradients)
-        self.optimizer.register_forward_hook(lambda *_: listener.observe_step_end())
+        self._step_hooks.append(self.optimizer.register_forward_pre_hook(receive_gradients))
+        self._step_hooks.append(self.optimizer.register_forward_hook(lambda *_: listener.observe_step_end()))
 
-    def hook_ends(self, callback: Callable[[], None]) -> None:
+    def hook_step_ends(self, callback: Callable[[], None]) -> None:
         """Refuse ``record_steps``.
 
         Raises:

@@ -34,6 +34,13 @@ class StepListener(Protocol):
         """End the monitoring because of an error; the training goes on."""
 
 
+class StepHook(Protocol):
+    """A hook around the steps of an optimizer."""
+
+    def remove(self) -> None:
+        """Remove the hook."""
+
+
 class Observer(ABC):
     """An observer of one framework; it keeps the figures of the present step until ``take``.
 
@@ -53,14 +60,15 @@ class Observer(ABC):
         self.models = tuple(models)
         self.optimizer = optimizer
         self.micro_steps = micro_steps
+        self._step_hooks: list[StepHook] = []
 
     @abstractmethod
     def hook_steps(self, listener: StepListener) -> None:
         """Call ``observe_step_start`` and ``observe_step_end`` of the listener around each step of the optimizer."""
 
     @abstractmethod
-    def hook_ends(self, callback: Callable[[], None]) -> None:
-        """Call a function after each step of the optimizer, when no hook of it runs any more.
+    def hook_step_ends(self, callback: Callable[[], None]) -> None:
+        """Call a function after each step of the optimizer, when all hooks of the step have run.
 
         Raises:
             UserError: The framework has no such place.
@@ -77,6 +85,12 @@ class Observer(ABC):
     @abstractmethod
     def remove(self) -> None:
         """Remove the hooks of ``install``."""
+
+    def close(self) -> None:
+        """Remove all hooks, also those around the steps."""
+        self.remove()
+        while self._step_hooks:
+            self._step_hooks.pop().remove()
 
     @abstractmethod
     def observe_before(self) -> None:

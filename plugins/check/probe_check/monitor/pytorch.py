@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from probe_check.monitor.pytorch_features import FeatureHooks
 from probe_check.monitor.pytorch_measure import TensorMeasurement, measure, resolve
 from probe_check.monitor.pytorch_modules import ModuleHooks, Observation, ObservedModule
 from probe_check.monitor.pytorch_parameters import ParameterWatch, ValueIdentity, select_parameters
+from probe_check.monitor.pytorch_steps import StepWrapper
 from probe_check.monitor.pytorch_structure import StackHooks, StructureCollector
 from probe_check.monitor.settings import MonitorSettings, SideSelection
 from probe_check.monitor.tasks import Task
@@ -63,7 +63,7 @@ class TorchObserver(Observer):
         if not callable(getattr(optimizer, "step", None)):
             raise UserError(
                 f"set_monitor() needs an optimizer with a method step, not {type(optimizer).__name__}.",
-                "Pass optimizer=optimizer.",
+                "Pass the optimizer of the training: optimizer=optimizer.",
             )
         self.process = TorchProcess()
         self._groups = groups
@@ -80,34 +80,16 @@ class TorchObserver(Observer):
 
     def hook_steps(self, listener: StepListener) -> None:
         """Call the listener around each step of the optimizer."""
-        optimizer = self.optimizer
+        optimizer, before, after = self.optimizer, listener.observe_step_start, listener.observe_step_end
         if isinstance(optimizer, torch.optim.Optimizer):
-            optimizer.register_step_pre_hook(lambda *_: listener.observe_step_start())
-            optimizer.register_step_post_hook(lambda *_: listener.observe_step_end())
-            return
-        step = optimizer.step
+            self._step_hooks.append(optimizer.register_step_pre_hook(lambda *_: before()))
+            self._step_hooks.append(optimizer.register_step_post_hook(lambda *_: after()))
+        else:
+            self._step_hooks.append(StepWrapper(optimizer, before, after))
 
-        @functools.wraps(step)
-        def run_observed_step(*args: Any, **kwargs: Any) -> Any:
-            listener.observe_step_start()
-            result = step(*args, **kwargs)
-            listener.observe_step_end()
-            return result
-
-        optimizer.step = run_observed_step
-
-    def hook_ends(self, callback: Callable[[], None]) -> None:
-        """Call a function after each step of the optimizer, when no hook of it runs any more."""
-        optimizer = self.optimizer
-        step = optimizer.step
-
-        @functools.wraps(step)
-        def run_ending_step(*args: Any, **kwargs: Any) -> Any:
-            result = step(*args, **kwargs)
-            callback()
-            return result
-
-        optimizer.step = run_ending_step
+    def hook_step_ends(self, callback: Callable[[], None]) -> None:
+        """Call a function after each step of the optimizer, when all hooks of the step have run."""
+        self._step_hooks.append(StepWrapper(self.optimizer, None, callback))
 
     def install(self, settings: MonitorSettings, listener: StepListener) -> None:
         """Install the hooks of a configuration."""

@@ -111,7 +111,7 @@ class TrainerMon:
                 self._start(self._settings, self._settings.start_step)
             observer.hook_steps(self)
         except BaseException:
-            observer.remove()
+            observer.close()
             self._observer = None
             raise
         atexit.register(self.close)
@@ -121,6 +121,8 @@ class TrainerMon:
         if os.getpid() != self._pid:
             return
         self._stop()
+        if self._observer is not None:
+            self._observer.close()
         if self._alerts is not None and self._alerts.recorder is not None:
             self._alerts.recorder.finish()
 
@@ -171,7 +173,7 @@ class TrainerMon:
         alerts.configure(settings)
         if settings.alert.recorded_steps and alerts.recorder is None:
             alerts.recorder = StepRecorder(observer.framework, directory, observer.models)
-            observer.hook_ends(alerts.recorder.end_step)
+            observer.hook_step_ends(alerts.recorder.end_step)
         observer.install(settings, self)
         self._is_observed = schedule.includes(self.step)
 

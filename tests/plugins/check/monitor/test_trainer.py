@@ -191,6 +191,16 @@ def test_hooks_are_removed_at_the_end(tmp_path: Path) -> None:
     assert not any(m._forward_hooks or m._forward_pre_hooks or m._backward_hooks for m in model.modules())
 
 
+def test_the_optimizer_is_restored_at_the_end(tmp_path: Path) -> None:
+    model = network()
+    optimizer = torch.optim.Adam(model.parameters())
+    alert = {"rules": [{"rule_name": "AnomalyNan"}], "record_steps": 1}
+    with monitoring(tmp_path / "run", model, optimizer, wg_distribution=True, alert=alert):
+        assert "step" in vars(optimizer) and optimizer._optimizer_step_pre_hooks
+    assert "step" not in vars(optimizer)
+    assert not optimizer._optimizer_step_pre_hooks and not optimizer._optimizer_step_post_hooks
+
+
 # -- switching on and off ------------------------------------------------------------------------
 
 
