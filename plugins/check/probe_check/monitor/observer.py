@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from probe_recording.api import Process
@@ -32,6 +33,21 @@ class StepListener(Protocol):
 
     def fail(self, error: Exception) -> None:
         """End the monitoring because of an error; the training goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingNotes:
+    """What an observer noted besides figures.
+
+    Attributes:
+        structure: The structure of the models; None if it is not noted.
+        module_stacks: The call stack of each module.
+        communication_stacks: The call stacks of each collective operation; None if they are not noted.
+    """
+
+    structure: Mapping[str, Any] | None = None
+    module_stacks: Mapping[str, str] = field(default_factory=dict)
+    communication_stacks: Mapping[str, set[str]] | None = None
 
 
 class StepHook(Protocol):
@@ -116,17 +132,9 @@ class Observer(ABC):
         """Return the tensors whose distributions are written, by their tags, and forget them."""
         return {}
 
-    def get_structure(self) -> Mapping[str, Any] | None:
-        """Return the structure of the models; None if it is not noted."""
-        return None
-
-    def take_stacks(self) -> Mapping[str, str]:
-        """Return the call stack of each module, and note no more of them."""
-        return {}
-
-    def get_communication_stacks(self) -> Mapping[str, set[str]] | None:
-        """Return the call stacks of each collective operation; None if they are not noted."""
-        return None
+    def take_notes(self) -> TrainingNotes:
+        """Return what was noted besides figures, and stop noting call stacks of modules."""
+        return TrainingNotes()
 
     def get_group_position(self, process_group: Any) -> tuple[int, tuple[int, ...]]:
         """Return the position of this process in a process group, and the ranks of the group."""

@@ -229,7 +229,7 @@ class TrainerMon:
         if self.is_observed and self._observer is not None:
             try:
                 self._observer.observe_before()
-                self._reports.report_and_end(self._observer, self.step)
+                self._reports.report_and_end(self._observer, self.step, self.directory)
             except Exception as error:  # of the framework: the training must go on
                 self.fail(error)
 
@@ -270,8 +270,6 @@ class TrainerMon:
         step = self.step
         figures = observer.take()
         self._output.write(step, figures)
-        if self.directory is not None:
-            self._reports.write_stacks(observer.take_stacks(), self.directory)
         for tag, values in observer.take_histograms().items():
             self._output.add_histogram(tag, values, step)
         if self._schedule is not None:
@@ -290,7 +288,7 @@ def create_observer(
     """
     torch: Any = sys.modules.get("torch")
     if torch is not None and models and all(isinstance(model, torch.nn.Module) for model in models):
-        from probe_check.monitor.pytorch import TorchObserver
+        from probe_check.monitor.pytorch.observer import TorchObserver
 
         return TorchObserver(models, optimizer, micro_steps, groups, has_main_grad)
     mindspore: Any = sys.modules.get("mindspore")

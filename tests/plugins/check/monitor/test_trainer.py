@@ -286,9 +286,8 @@ def test_an_error_in_a_hook_ends_the_monitoring_and_not_the_forward(
     def broken(*_: Any) -> None:
         raise RuntimeError("broken")
 
-    for module in ("pytorch", "pytorch_features"):
-        name = "measure" if module == "pytorch" else "compute_linear_features"
-        monkeypatch.setattr(f"probe_check.monitor.{module}.{name}", broken)
+    for name in ("values.measure", "features.compute_linear_features"):
+        monkeypatch.setattr(f"probe_check.monitor.pytorch.{name}", broken)
     model = train(tmp_path / "run", **EVERYTHING, stack_info=True)
     plain = network()
     assert capfd.readouterr().err.count("the monitoring ends in step 0: RuntimeError: broken.") == 1
