@@ -37,7 +37,7 @@ class StepListener(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TrainingNotes:
-    """What an observer noted besides figures.
+    """Results of an observer other than figures.
 
     Attributes:
         structure: The structure of the models; None if it is not noted.
