@@ -137,8 +137,7 @@ def _list_advice(manager: Manager) -> str:
 def _find_miscounted_apis(target: Run, golden: Run) -> dict[str, tuple[int, int]]:
     """Return the counts in both runs of the APIs that one run calls more often, in the order of the target."""
     counts, golden_counts = (
-        Counter(drop_count(name) for name in run.names() if not is_module(name))
-        for run in (target, golden)
+        Counter(drop_count(name) for name in run.names() if not is_module(name)) for run in (target, golden)
     )
     return {
         name: (count, golden_counts[name]) for name, count in counts.items() if golden_counts[name] not in (0, count)

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from probe_matching.gradients import owners
 from probe_matching.name_table import Dialect, Overload, Positions
-from probe_matching.paths import Renames
 from probe_matching.translated import TranslatedRun
 from probe_mindspore.names import load_table
 from probe_mindspore.reader import MindSporeReader
@@ -192,15 +191,6 @@ def test_the_built_in_table_knows_the_usual_pairs() -> None:
 
 
 # -- paths and dtypes ----------------------------------------------------------------------------------------
-
-
-def test_a_layer_mapping_takes_the_longest_name_first() -> None:
-    names = ["Cell.net.Net.forward.0", "Cell.net.a.A.forward.0", "Cell.net.a.b.B.forward.0"]
-    layers = {"Cell": {"net": ""}, "Net": {"a": "x", "a.b": "y"}, "A": {"b": "never"}}
-    renames = Renames(names, layers=layers)
-    assert renames("net.a.b", "B") == ("y", "B")
-    assert renames("net.a", "A") == ("x", "A")
-    assert renames("net.a.c", "C") == ("x.c", "C")
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ class ConfigChecker:
         self._capture = new_condition_capture(fmk)
         self._process, self._has_parameters = os.getpid(), False
         self._lost: set[str] = set()
-        self._rank = self._adapter.get_rank()
+        self._rank = self._adapter.process.rank
         model = model[0] if isinstance(model, (list, tuple)) and model else model
         if model is not None:
             self._adapter.check_model(model)

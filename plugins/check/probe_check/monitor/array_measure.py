@@ -14,7 +14,7 @@ SMALLEST_SQUARED = 1e-150
 
 
 def measure_array(array: Array, operations: Sequence[str], epsilon: float) -> tuple[float, ...]:
-    """Return the results of operations on an array, as ``pytorch_measure.measure`` defines them.
+    """Return the results of operations on an array, as ``pytorch.measurement.measure`` defines them.
 
     Args:
         array: The array.

@@ -117,12 +117,13 @@ def _analyze_step(compared: AllResults, part: str, ranks: Mapping[int, Path]) ->
 
 
 def _select_decisive_causes(compared: AllResults, part: str) -> list[Finding]:
-    """Return the first cause, and the others except for calls that only have different arguments."""
+    """Return the first cause, and all others but calls that were only called differently.
+
+    The first cause is the one that the verdict names, even if its output agrees.
+    """
     agreeing = find_agreeing_ranks(compared, part)
     causes = [cause for cause in find_step_causes(compared, part) if cause.rank not in agreeing]
-    return [
-        cause for index, cause in enumerate(causes) if not index or cause.reason.code != CauseKind.ALTERED_CALL.value
-    ]
+    return causes[:1] + [cause for cause in causes[1:] if cause.reason.code != CauseKind.ALTERED_CALL.value]
 
 
 def _read_items(cause: Finding, calls: CallColumns, path: Path) -> tuple[RankFileRow, ...]:

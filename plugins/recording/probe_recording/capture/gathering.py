@@ -118,9 +118,11 @@ class GradientGatherer(ABC):
     def _add_gradient(self, total: Any, gradient: Any) -> Any:
         """Return a sum in memory of its own, because the engine may overwrite a gradient after its hooks."""
 
-    @abstractmethod
     def _sum_gradients(self, total: Any, gradient: Any) -> Any:
         """Return the gradient of an input: the sum of its earlier parts plus the last; either may be None."""
+        if gradient is None:
+            return total
+        return gradient if total is None else self._add_gradient(total, gradient)
 
     # -- arrival of gradients --------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Set
+from typing import Any
 
 from probe_core.errors import UserError
 from probe_recording.run_directory.directory import SINGLE
@@ -13,17 +14,23 @@ class Process:
     """The process of a program that uses a framework; frameworks override what differs.
 
     Attributes:
+        distributed: A module with the functions ``is_available``, ``is_initialized``, ``get_rank`` and
+            ``get_world_size`` of a process group; None if the framework has no such module.
         rank_variable: The environment variable in which launchers give a process its rank.
         size_variable: The environment variable with the number of processes.
         passed_rank: The rank that the script passed to ``start``; None to find it out.
     """
 
+    distributed: Any = None
     rank_variable, size_variable = "RANK", "WORLD_SIZE"
     passed_rank: int | None = None
 
     def _group(self) -> tuple[int, int] | None:
-        """Return rank and number of processes once the process group is initialised, else None."""
-        return None
+        """Return rank and number of processes once the process group is initialized, else None."""
+        distributed = self.distributed
+        if distributed is None or not (distributed.is_available() and distributed.is_initialized()):
+            return None
+        return distributed.get_rank(), distributed.get_world_size()
 
     def hook_optimizers(self, before: Callable[[], None]) -> Callable[[], None]:
         """Call ``before`` before each step of each optimizer; return a function that ends this.
@@ -45,7 +52,7 @@ class Process:
             return f"{SINGLE}{group[0]}"
         rank, size = (os.environ.get(name, "") for name in (self.rank_variable, self.size_variable))
         if rank.isdigit() and size.isdigit() and int(size) > 1:
-            return f"{SINGLE}{rank}"  # one of several whose process group is not initialised yet
+            return f"{SINGLE}{rank}"  # one of several whose process group is not initialized yet
         return SINGLE
 
     @property

@@ -11,9 +11,6 @@ class Numbers(GradientGatherer):
     def _add_gradient(self, total: Any, gradient: Any) -> Any:
         return gradient if total is None else total + gradient
 
-    def _sum_gradients(self, total: Any, gradient: Any) -> Any:
-        return total if gradient is None else self._add_gradient(total, gradient)
-
 
 def gathering(inputs: int) -> tuple[Numbers, list[tuple[Any, ...]]]:
     told: list[tuple[Any, ...]] = []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from probe_recording.api import Process
 
@@ -42,3 +44,18 @@ def test_the_process_group_takes_precedence(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_framework_without_hooks_of_optimizers_is_reported() -> None:
     with pytest.raises(UserError, match="no hooks of optimizers"):
         Process().hook_optimizers(lambda: None)
+
+
+def test_the_rank_is_that_of_an_initialized_process_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    group = SimpleNamespace(
+        is_available=lambda: True, is_initialized=lambda: True, get_rank=lambda: 3, get_world_size=lambda: 8
+    )
+
+    class GroupProcess(Process):
+        distributed = group
+
+    assert (GroupProcess().rank, GroupProcess().process_count) == (3, 8)
+    group.is_initialized = lambda: False
+    assert (GroupProcess().rank, GroupProcess().process_count) == (0, 1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from probe_recording.api import belongs_to_recorder, stack_of
@@ -13,7 +12,8 @@ from probe_recording.sites import lines_of
 from torch import nn
 
 from probe_check.monitor.names import Namer
-from probe_check.monitor.pytorch_modules import ModuleHook
+from probe_check.monitor.pytorch.hooks import TrainingHooks
+from probe_check.monitor.pytorch.values import ValueIdentity
 from probe_check.monitor.tasks import Task
 
 MODULE_FILE = "torch/nn/modules/module.py"
@@ -29,12 +29,12 @@ class StructureCollector:
     def __init__(self) -> None:
         self._sides: dict[tuple[str, str], dict[str, str]] = {}
 
-    def receive(self, task: Task, model: int, name: str, number: int, tensor: torch.Tensor | None) -> None:
+    def receive(self, identity: ValueIdentity, tensor: torch.Tensor | None) -> None:
         """Note the layout of a tensor of a side."""
-        module, _, side = name.rpartition(".")
+        module, _, side = identity.name.rpartition(".")
         side, _, position = side.partition("_")
-        shown = f"{side}_grad" if task is Task.ACTIVATION_GRADIENT else side
-        values = self._sides.setdefault((f"{model}:{module}", shown), {})
+        shown_side = f"{side}_grad" if identity.task is Task.ACTIVATION_GRADIENT else side
+        values = self._sides.setdefault((f"{identity.model_index}:{module}", shown_side), {})
         if tensor is not None or (position or "0") not in values:
             values[position or "0"] = _format_layout(tensor)
 
@@ -54,38 +54,34 @@ def _format_layout(tensor: torch.Tensor | None) -> str:
     return "None" if tensor is None else f"size={tuple(tensor.shape)}, dtype={tensor.dtype}"
 
 
-class StackHooks:
-    """Hooks that note the call stack of the first forward of each module."""
+class StackHooks(TrainingHooks):
+    """Hooks that note the call stack of the first forward of each module.
 
-    def __init__(self, is_observed: Callable[[], bool]) -> None:
-        self._is_observed = is_observed
-        self._handles: list[Any] = []
+    Args:
+        models: The models.
+        is_active: A function that returns True in steps that are observed.
+        is_short: True to shorten names.
+    """
+
+    def __init__(self, models: Sequence[nn.Module], is_active: Callable[[], bool], *, is_short: bool) -> None:
+        super().__init__()
+        self._is_active = is_active
         self._stacks: dict[str, str] = {}
-        belongs_to_recorder(Path(__file__).parent)
-
-    def install(self, models: Sequence[nn.Module], *, is_short: bool) -> None:
-        """Hook all modules."""
+        belongs_to_recorder(Path(__file__).parents[1])
         namer = Namer(is_short=is_short)
-        for model, root in enumerate(models):
-            for name, module in root.named_modules():
-                shown = f"{model}:{namer.choose_name(model, name)}"
-                hook = ModuleHook(lambda *_, shown=shown: self._note(shown))
-                self._handles.append(module.register_forward_hook(hook))
+        for model_index, model in enumerate(models):
+            for name, module in model.named_modules():
+                shown_name = f"{model_index}:{namer.choose_name(model_index, name)}"
+                self._add_forward_hook(module, lambda *_, shown_name=shown_name: self._note(shown_name))
 
     def _note(self, name: str) -> None:
-        if self._is_observed() and name not in self._stacks:
+        if self._is_active() and name not in self._stacks:
             self._stacks[name] = "\n".join(
                 line for line in lines_of(stack_of(sys._getframe(3))) if MODULE_FILE not in line
             )
 
     def take(self) -> dict[str, str]:
-        """Return the stacks, and remove the hooks if there are any."""
+        """Return the stacks, and remove the hooks if there are stacks."""
         if self._stacks:
             self.remove()
         return self._stacks
-
-    def remove(self) -> None:
-        """Remove the hooks."""
-        handles, self._handles = self._handles, []
-        for handle in handles:
-            handle.remove()

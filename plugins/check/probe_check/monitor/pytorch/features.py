@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
 from probe_check.monitor.names import Namer, list_spellings
-from probe_check.monitor.pytorch_measure import TensorMeasurement
-from probe_check.monitor.pytorch_modules import ModuleHook, Observation, is_recomputing
+from probe_check.monitor.pytorch.activations import is_recomputing
+from probe_check.monitor.pytorch.hooks import Observation, TrainingHooks
+from probe_check.monitor.pytorch.measurement import TensorMeasurement
+from probe_check.monitor.pytorch.values import ValueIdentity
+from probe_check.monitor.settings import MonitorSettings
 from probe_check.monitor.tasks import Task
 
 POWER_ITERATIONS = 3
@@ -19,8 +22,8 @@ POWER_ITERATIONS = 3
 _START_VECTOR_SEED = 1234
 """Seed of the start vector, which is drawn from a separate generator."""
 
-Receive = Callable[[Task, int, str, "int | None", TensorMeasurement], None]
-"""A callback for features: their task, the number of the model, the name, the micro-batch, the figures."""
+Receive = Callable[[ValueIdentity, TensorMeasurement], None]
+"""A receiver of features."""
 
 
 @torch.no_grad()
@@ -81,69 +84,62 @@ def find_matrix(module: nn.Module) -> torch.Tensor | None:
     return next((w for w in weights if isinstance(w, torch.Tensor) and w.dim() == 2), None)
 
 
-class FeatureHooks:
+class FeatureHooks(TrainingHooks):
     """The hooks on attention and linear layers.
 
     Args:
+        models: The models.
+        settings: The configuration; an empty list of linear layers in ``l2_targets`` selects all layers.
         receive: The receiver of features.
         observation: The conditions of the observation.
     """
 
-    def __init__(self, receive: Receive, observation: Observation) -> None:
+    def __init__(
+        self, models: Sequence[nn.Module], settings: MonitorSettings, receive: Receive, observation: Observation
+    ) -> None:
+        super().__init__()
         self._receive = receive
         self._observation = observation
+        self._dimension_order = settings.dimension_order
         self._counts: dict[tuple[str, int, str], int] = {}
-        self._handles: list[Any] = []
+        for model_index, model in enumerate(models):
+            for hook, targets in settings.feature_targets.items():
+                namer = Namer(is_short=settings.has_short_names)
+                for name, module in model.named_modules():
+                    shown_name = namer.choose_name(model_index, name)
+                    if not targets or set(targets) & set(list_spellings(model_index, name)):
+                        self._hook(module, hook, model_index, shown_name)
 
-    def install(
-        self, models: Sequence[nn.Module], targets: Mapping[str, Sequence[str]], order: str, *, is_short: bool
-    ) -> None:
-        """Hook the modules of ``l2_targets``; an empty list of linear layers selects all layers."""
-        for model, root in enumerate(models):
-            for hook, names in targets.items():
-                namer = Namer(is_short=is_short)
-                for name, module in root.named_modules():
-                    shown = namer.choose_name(model, name)
-                    if names and not set(names) & set(list_spellings(model, name)):
-                        continue
-                    if hook == "attention_hook":
-                        self._hook(module, hook, model, shown, self._create_attention_measure(order))
-                    elif find_matrix(module) is not None:
-                        self._hook(module, hook, model, shown, self._measure_linear)
+    def _hook(self, module: nn.Module, hook: str, model_index: int, name: str) -> None:
+        if hook != "attention_hook" and find_matrix(module) is None:
+            return
+        measure = self._measure_attention if hook == "attention_hook" else self._measure_linear
+        micro_steps = self._observation.micro_steps
 
-    def _hook(self, module: nn.Module, hook: str, model: int, name: str, measure: Callable[..., None]) -> None:
         def observe_forward(module: nn.Module, inputs: Any, _: Any) -> None:
             if not module.training or not self._observation.is_active() or is_recomputing():
                 return
-            key = hook, model, name
+            key = hook, model_index, name
             count = self._counts.get(key, 0)
-            self._counts[key] = (count + 1) % self._observation.micro_steps
+            self._counts[key] = (count + 1) % micro_steps
             try:
-                measure(module, inputs, model, name, count)
+                measure(module, inputs, model_index, name, count)
             except Exception as error:  # of the framework: the forward must go on
                 self._observation.fail(error)
 
-        self._handles.append(module.register_forward_hook(ModuleHook(observe_forward)))
+        self._add_forward_hook(module, observe_forward)
 
-    def _create_attention_measure(self, order: str) -> Callable[..., None]:
-        def measure(_: nn.Module, inputs: Sequence[Any], model: int, name: str, count: int) -> None:
-            tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
-            if len(tensors) >= 2:
-                features = compute_attention_features(tensors[0], tensors[1], order)
-                self._receive(Task.ATTENTION, model, f"{name}.attention", count, features)
+    def _measure_attention(self, _: nn.Module, inputs: Sequence[Any], model_index: int, name: str, count: int) -> None:
+        tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
+        if len(tensors) >= 2:
+            features = compute_attention_features(tensors[0], tensors[1], self._dimension_order)
+            self._receive(ValueIdentity(Task.ATTENTION, model_index, f"{name}.attention", count), features)
 
-        return measure
-
-    def _measure_linear(self, module: nn.Module, _: Any, model: int, name: str, count: int) -> None:
+    def _measure_linear(self, module: nn.Module, _: Any, model_index: int, name: str, count: int) -> None:
         weight = find_matrix(module)
         if weight is not None and count == self._observation.micro_steps - 1:
-            self._receive(Task.LINEAR, model, f"{name}.linear", None, compute_linear_features(weight))
-
-    def remove(self) -> None:
-        """Remove the hooks."""
-        handles, self._handles = self._handles, []
-        for handle in handles:
-            handle.remove()
+            features = compute_linear_features(weight)
+            self._receive(ValueIdentity(Task.LINEAR, model_index, f"{name}.linear"), features)
 
     def end_step(self) -> None:
         """Count micro-batches from 0 again."""

@@ -6,7 +6,7 @@ import functools
 import re
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
@@ -14,8 +14,9 @@ import torch
 import torch.distributed as dist
 
 from probe_check.monitor.figures import Figures
-from probe_check.monitor.pytorch_measure import TensorMeasurement, measure, resolve
-from probe_check.monitor.settings import CommunicationSettings
+from probe_check.monitor.pytorch.hooks import Observation, TrainingHooks
+from probe_check.monitor.pytorch.measurement import TensorMeasurement, measure, resolve
+from probe_check.monitor.settings import MonitorSettings
 from probe_check.monitor.tasks import Task
 from probe_core.errors import UserError
 
@@ -30,46 +31,37 @@ _EXTREMES: dict[str, Callable[[Sequence[float]], float]] = {"min": min, "max": m
 _WRAPPER_FILES = (__file__, functools.__file__)
 
 
-class CommunicationObserver:
-    """The observed calls of collective operations.
+class CommunicationHooks(TrainingHooks):
+    """Wrappers of the functions of collective operations.
 
     Args:
-        settings: The section ``cc_distribution``.
-        operations: The operations.
-        epsilon: The size below which an element counts as zero.
-        is_observed: A function that returns True in steps that are observed.
-        fail: A receiver of errors.
+        settings: The configuration.
+        observation: The conditions of the observation.
 
     Raises:
         UserError: torch.distributed is not initialized.
     """
 
-    def __init__(
-        self,
-        settings: CommunicationSettings,
-        operations: Sequence[str],
-        epsilon: float,
-        is_observed: Callable[[], bool],
-        fail: Callable[[Exception], None],
-    ) -> None:
+    def __init__(self, settings: MonitorSettings, observation: Observation) -> None:
+        super().__init__()
         if not dist.is_available() or not dist.is_initialized():
             raise UserError(
                 '"cc_distribution" needs an initialized torch.distributed.',
                 "Call set_monitor() after torch.distributed.init_process_group(), or remove the section.",
             )
-        self._settings = settings
-        self._operations = tuple(operations)
-        self._epsilon = epsilon
-        self._is_observed = is_observed
-        self._fail = fail
-        self._patterns = [re.compile(line) for line in settings.code_lines]
+        self._settings = settings.communication
+        self._operations = settings.operations
+        self._epsilon = settings.epsilon
+        self._observation = observation
+        self._patterns = [re.compile(line) for line in self._settings.code_lines]
         self._values: dict[tuple[str, str], list[TensorMeasurement]] = {}
         self._pending: dict[int, tuple[Any, str, tuple[Any, ...]]] = {}
         self._replaced: list[tuple[Any, str, Any, Any]] = []
         self._thread = threading.local()
-        self.stacks: dict[str, set[str]] = {}
+        self._stacks: dict[str, set[str]] = {}
+        self._install()
 
-    def install(self) -> None:
+    def _install(self) -> None:
         """Replace the functions by wrappers."""
         modules = (dist, sys.modules["torch.distributed.distributed_c10d"])
         for name in OBSERVED_FUNCTIONS:
@@ -108,7 +100,7 @@ class CommunicationObserver:
         @functools.wraps(original)
         def call_and_observe(*args: Any, **kwargs: Any) -> Any:
             is_inner = getattr(self._thread, "is_inside", False)
-            if is_inner or not self._is_observed() or not self._is_wanted(name):
+            if is_inner or not self._observation.is_active() or not self._is_wanted(name):
                 return original(*args, **kwargs)
             values = (*args, *kwargs.values())
             if self._settings.has_inputs and not self._settings.is_log_only:
@@ -126,7 +118,7 @@ class CommunicationObserver:
 
     def _is_wanted(self, name: str) -> bool:
         if self._settings.is_log_only:
-            self.stacks.setdefault(name, set()).add(";".join(format_call_stack()))
+            self._stacks.setdefault(name, set()).add(";".join(format_call_stack()))
             return True
         if not self._patterns:
             return True
@@ -147,7 +139,7 @@ class CommunicationObserver:
                 measured = measure(tensor, self._operations, self._epsilon)
                 self._values.setdefault((name, f"{prefix}_{number}"), []).append(measured)
         except Exception as error:  # of the framework: the communication must go on
-            self._fail(error)
+            self._observation.fail(error)
 
     def take(self) -> list[Figures]:
         """Return the figures of the step, one for all calls of an operation, and forget them."""
@@ -155,6 +147,10 @@ class CommunicationObserver:
         self._pending.clear()
         resolve(each for listed in values.values() for each in listed)
         return [self._combine_calls(name, tag, listed) for (name, tag), listed in values.items()]
+
+    def get_logged_stacks(self) -> Mapping[str, set[str]] | None:
+        """Return the call stacks of each operation; None if they are not noted."""
+        return self._stacks if self._settings.is_log_only else None
 
     def _combine_calls(self, name: str, tag: str, listed: Sequence[TensorMeasurement]) -> Figures:
         columns = zip(*(each.values for each in listed))

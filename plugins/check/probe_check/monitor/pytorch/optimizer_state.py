@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from probe_check.monitor.pytorch_measure import get_local_shard
+from probe_check.monitor.pytorch.measurement import get_local_shard
 from probe_core.errors import UserError
 
 REFUSED_OPTIMIZERS = ("DeepSpeedZeroOptimizer", "DeepSpeedZeroOptimizer_Stage3", "BF16_Optimizer")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from probe_check.monitor.array_measure import measure_array
-from probe_check.monitor.pytorch_measure import BLOCK_ELEMENTS, measure, resolve
+from probe_check.monitor.pytorch.measurement import BLOCK_ELEMENTS, measure, resolve
 from probe_check.monitor.tasks import OPERATIONS
 
 NAN, INF = math.nan, math.inf

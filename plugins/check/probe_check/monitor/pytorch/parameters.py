@@ -12,24 +12,20 @@ from probe_recording.messages import note
 from torch import nn
 
 from probe_check.monitor.names import Namer, is_inside, list_spellings
-from probe_check.monitor.observer import StepListener
-from probe_check.monitor.pytorch_optimizer import (
+from probe_check.monitor.pytorch.hooks import Observation, TrainingHooks
+from probe_check.monitor.pytorch.optimizer_state import (
+    Moments,
     OptimizerStates,
     compute_sign_agreement,
     find_gradient,
     refuse_optimizer,
 )
+from probe_check.monitor.pytorch.values import StepValues, ValueIdentity
 from probe_check.monitor.settings import MonitorSettings
 from probe_check.monitor.tasks import Task
 
 STATE_FLAGS = ("mv_distribution", "mg_direction", "ur_distribution")
 """Fields that need the state of the optimizer."""
-
-ValueIdentity = tuple[Task, int, str, "int | None", str]
-"""The identity of a value in a step: task, number of the model, name, micro-batch, tag."""
-
-Measure = Callable[[ValueIdentity, torch.Tensor], None]
-"""A function that measures a tensor for a place."""
 
 
 @dataclass(slots=True, eq=False)
@@ -37,22 +33,22 @@ class ObservedParameter:
     """A parameter that is observed.
 
     Attributes:
-        model: The number of its model.
+        model_index: The number of its model.
         name: The name in files.
         tensor: The parameter.
         is_duplicate: True if another rank writes its reduced gradient.
         micro_step: Number of micro-batches that reached it in the step.
     """
 
-    model: int
+    model_index: int
     name: str
     tensor: nn.Parameter
     is_duplicate: bool
     micro_step: int = 0
 
-    def create_place(self, task: Task, micro_step: int | None = None, tag: str = "") -> ValueIdentity:
+    def identify(self, task: Task, micro_step: int | None = None, tag: str = "") -> ValueIdentity:
         """Return the identity of a value of the parameter."""
-        return task, self.model, self.name, micro_step, tag
+        return ValueIdentity(task, self.model_index, self.name, micro_step, tag)
 
 
 def select_parameters(
@@ -67,10 +63,11 @@ def select_parameters(
     """
     namer = Namer(is_short=settings.has_short_names)
     targets = settings.targets
-    for model, module in enumerate(models):
-        for name, tensor in module.named_parameters():
-            if tensor.requires_grad and (not targets or is_inside(list_spellings(model, name), targets)):
-                yield ObservedParameter(model, namer.choose_name(model, name), tensor, _is_duplicate(tensor, groups))
+    for model_index, model in enumerate(models):
+        for name, tensor in model.named_parameters():
+            if tensor.requires_grad and (not targets or is_inside(list_spellings(model_index, name), targets)):
+                shown_name = namer.choose_name(model_index, name)
+                yield ObservedParameter(model_index, shown_name, tensor, _is_duplicate(tensor, groups))
 
 
 def _is_duplicate(tensor: nn.Parameter, groups: Mapping[str, Any]) -> bool:
@@ -81,14 +78,15 @@ def _is_duplicate(tensor: nn.Parameter, groups: Mapping[str, Any]) -> bool:
     return data is not None and torch.distributed.get_rank(data) != 0
 
 
-class ParameterWatch:
-    """An observer of parameters, their gradients, and the state of their optimizer.
+class ParameterHooks(TrainingHooks):
+    """Hooks on parameters, and measurements of their gradients and of the state of their optimizer.
 
     Args:
         parameters: The parameters.
         optimizer: The optimizer.
         settings: The configuration.
-        micro_steps: Number of micro-batches of a step.
+        values: The values of the step, to which measurements are added.
+        observation: The conditions of the observation.
         has_main_grad: True to observe ``main_grad`` of parameters that have one.
 
     Raises:
@@ -100,32 +98,36 @@ class ParameterWatch:
         parameters: Sequence[ObservedParameter],
         optimizer: Any,
         settings: MonitorSettings,
-        micro_steps: int,
+        values: StepValues,
+        observation: Observation,
+        *,
         has_main_grad: bool,
     ) -> None:
+        super().__init__()
         self._parameters = parameters
         self._optimizer = optimizer
         self._settings = settings
-        self._micro_steps = micro_steps
+        self._measure = values.measure
+        self._observation = observation
         self._has_main_grad = has_main_grad
-        self._handles: list[Any] = []
         self._nodes: list[Any] = []
         self._is_each = settings.is_on("monitor_mbs_grad")
         self._has_states = any(map(settings.is_on, STATE_FLAGS))
-        self.histograms: dict[str, torch.Tensor] = {}
+        self._histograms: dict[str, torch.Tensor] = {}
         if self._has_states or settings.is_on("wg_distribution"):
             refuse_optimizer(optimizer)
 
     # -- unreduced gradients ---------------------------------------------------------------
 
-    def install_hooks(self, measure: Measure, listener: StepListener) -> None:
+    def install(self) -> None:
         """Measure the gradient of each parameter when the backward pass has added to it."""
-        receive_gradient = partial(self._receive_gradient, measure, listener)
-        sharded = [each for each in self._parameters if hasattr(each.tensor, "to_local")]
-        for each in self._parameters:
-            if each not in sharded:
-                self._handles.append(self._hook(each, partial(receive_gradient, each)))
-        if sharded:
+        has_sharded = False
+        for parameter in self._parameters:
+            if hasattr(parameter.tensor, "to_local"):
+                has_sharded = True
+            else:
+                self._handles.append(self._hook(parameter, partial(self._receive_gradient, parameter)))
+        if has_sharded:
             note(
                 "probe: grad_unreduced is not written for sharded parameters, whose gradients are reduced "
                 "before a hook receives them."
@@ -140,25 +142,24 @@ class ParameterWatch:
         self._nodes.append(accumulator)  # the hook lives as long as the node
         return accumulator.register_hook(hook)
 
-    def _receive_gradient(
-        self, measure: Measure, listener: StepListener, parameter: ObservedParameter, *_: Any
-    ) -> None:
+    def _receive_gradient(self, parameter: ObservedParameter, *_: Any) -> None:
         number, parameter.micro_step = parameter.micro_step, parameter.micro_step + 1
-        is_each = self._is_each
-        if not listener.is_observed or not (is_each or parameter.micro_step == self._micro_steps):
+        is_each, observation = self._is_each, self._observation
+        if not observation.is_active() or not (is_each or parameter.micro_step == observation.micro_steps):
             return
         try:
-            gradient = find_gradient(parameter.tensor, has_main_grad=self._has_main_grad)
+            gradient = self._find_gradient(parameter)
             if gradient is not None:
-                measure(parameter.create_place(Task.GRADIENT_UNREDUCED, number if is_each else None), gradient)
+                self._measure(parameter.identify(Task.GRADIENT_UNREDUCED, number if is_each else None), gradient)
         except Exception as error:  # of the framework: the backward must go on
-            listener.fail(error)
+            observation.fail(error)
+
+    def _find_gradient(self, parameter: ObservedParameter) -> torch.Tensor | None:
+        return find_gradient(parameter.tensor, has_main_grad=self._has_main_grad)
 
     def remove(self) -> None:
         """Remove the hooks."""
-        handles, self._handles = self._handles, []
-        for handle in handles:
-            handle.remove()
+        super().remove()
         self._nodes.clear()
 
     def end_step(self) -> None:
@@ -168,47 +169,45 @@ class ParameterWatch:
 
     # -- steps -----------------------------------------------------------------------------
 
-    def measure_before(self, measure: Measure, rank: int) -> None:
+    def measure_before(self, rank: int) -> None:
         """Measure gradients, moments and parameters before a step."""
         if self._settings.is_on("param_distribution"):
-            self.measure_parameters(measure, Task.PARAMETER_BEFORE)
+            self.measure_parameters(Task.PARAMETER_BEFORE)
         if self._has_states:
             states = OptimizerStates(self._optimizer)
             for parameter in self._parameters:
-                self._measure_states(measure, parameter, states, rank)
-        self.measure_gradients(measure)
+                self._measure_states(parameter, states.find_moments(parameter.tensor), rank)
+        self.measure_gradients()
 
-    def measure_gradients(self, measure: Measure) -> None:
+    def measure_gradients(self) -> None:
         """Measure the gradients that the optimizer uses."""
         if not self._settings.is_on("wg_distribution"):
             return
         for parameter in self._parameters:
-            if not parameter.is_duplicate:
-                gradient = find_gradient(parameter.tensor, has_main_grad=self._has_main_grad)
-                if gradient is not None:
-                    measure(parameter.create_place(Task.GRADIENT_REDUCED), gradient)
+            if not parameter.is_duplicate and (gradient := self._find_gradient(parameter)) is not None:
+                self._measure(parameter.identify(Task.GRADIENT_REDUCED), gradient)
 
-    def measure_parameters(self, measure: Measure, task: Task) -> None:
+    def measure_parameters(self, task: Task) -> None:
         """Measure the parameters; those without elements are left out."""
         for parameter in self._parameters:
             if parameter.tensor.numel():
-                measure(parameter.create_place(task), parameter.tensor)
+                self._measure(parameter.identify(task), parameter.tensor)
 
-    def _measure_states(
-        self, measure: Measure, parameter: ObservedParameter, states: OptimizerStates, rank: int
-    ) -> None:
+    def _measure_states(self, parameter: ObservedParameter, moments: Moments | None, rank: int) -> None:
         settings = self._settings
-        moments = states.find_moments(parameter.tensor)
         if moments is not None and settings.is_on("mv_distribution"):
             for task, tensor in ((Task.FIRST_MOMENT, moments.first), (Task.SECOND_MOMENT, moments.second)):
                 if tensor is not None:
-                    measure(parameter.create_place(task), tensor)
-        if settings.is_on("mg_direction"):
-            gradient = find_gradient(parameter.tensor, has_main_grad=self._has_main_grad)
+                    self._measure(parameter.identify(task), tensor)
+        if settings.is_on("mg_direction") and (gradient := self._find_gradient(parameter)) is not None:
             first = None if moments is None else moments.first
-            if gradient is not None:
-                share = torch.ones(()) if first is None else compute_sign_agreement(gradient, first)
-                measure(parameter.create_place(Task.OTHER, tag="mg_direction"), share)
+            share = torch.ones(()) if first is None else compute_sign_agreement(gradient, first)
+            self._measure(parameter.identify(Task.OTHER, tag="mg_direction"), share)
         if moments is not None and settings.is_on("ur_distribution"):
             for tag, values in zip(("adam_update", "adam_ratio"), moments.compute_update_and_ratio() or ()):
-                self.histograms[f"{parameter.model}:{parameter.name}/rank{rank}/{tag}"] = values
+                self._histograms[f"{parameter.model_index}:{parameter.name}/rank{rank}/{tag}"] = values
+
+    def take_histograms(self) -> dict[str, torch.Tensor]:
+        """Return the updates whose distributions are written, by their tags, and forget them."""
+        histograms, self._histograms = self._histograms, {}
+        return histograms

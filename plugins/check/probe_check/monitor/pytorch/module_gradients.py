@@ -40,11 +40,6 @@ class GradientSum(GradientGatherer):
         gradient = gradient.detach()
         return gradient.clone() if total is None else total + gradient
 
-    def _sum_gradients(self, total: torch.Tensor | None, gradient: torch.Tensor | None) -> torch.Tensor | None:
-        if gradient is None:
-            return total
-        return gradient.detach() if total is None else self._add_gradient(total, gradient)
-
 
 def attach_gradient_hooks(
     outputs: Sequence[Any], sources: Sequence[ModuleInputSource], receiver: GradientCallback

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
@@ -11,16 +12,22 @@ from typing import Any
 import torch
 from torch import nn
 
-from probe_check.monitor.pytorch_gradients import ModuleInputSource, attach_gradient_hooks
-from probe_check.monitor.settings import SideSelection
+from probe_check.monitor.names import Namer, list_spellings
+from probe_check.monitor.pytorch.hooks import ModuleHook, Observation, TrainingHooks
+from probe_check.monitor.pytorch.module_gradients import ModuleInputSource, attach_gradient_hooks
+from probe_check.monitor.pytorch.values import ValueIdentity
+from probe_check.monitor.settings import MonitorSettings, SideSelection
 from probe_check.monitor.tasks import Task
 
 CHECKPOINT_FILE = "torch/utils/checkpoint.py"
 RECOMPUTING_FUNCTIONS = frozenset({"recompute_fn", "unpack_hook"})
 """Functions of torch's checkpointing that run a forward again."""
 
-Receive = Callable[[Task, int, str, int, "torch.Tensor | None"], None]
-"""A callback for a tensor: its task, the number of its model, its name, the micro-batch, the tensor."""
+SKIPPED_CLASSES = ("FullyShardedDataParallel",)
+"""Classes of wrappers whose activations are those of the module in them."""
+
+Receive = Callable[[ValueIdentity, "torch.Tensor | None"], None]
+"""A receiver of tensors; None stands for a value that is not a tensor, or a gradient that does not exist."""
 
 
 @dataclass(slots=True, eq=False)
@@ -28,7 +35,7 @@ class ObservedModule:
     """A module whose activations are observed.
 
     Attributes:
-        model: The number of its model.
+        model_index: The number of its model.
         name: The name in files.
         sides: The sides to observe; empty for all.
         forward_count: Number of forward passes in the step.
@@ -36,7 +43,7 @@ class ObservedModule:
         sources: The places of the inputs of the forwards that are running, with their positions.
     """
 
-    model: int
+    model_index: int
     name: str
     sides: SideSelection
     forward_count: int = 0
@@ -50,90 +57,59 @@ class ObservedModule:
         return side in self.sides and self.sides[side] in (None, position)
 
 
-class ModuleHook:
-    """A hook that is left out of copies and pickles of its module."""
-
-    def __init__(self, function: Callable[..., None]) -> None:
-        self._function = function
-
-    def __call__(self, *args: Any) -> None:
-        """Call the function."""
-        self._function(*args)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _get_ignoring_hook, ()
-
-
-def _get_ignoring_hook() -> Callable[..., None]:
-    return ignore
+def select_modules(
+    models: Sequence[nn.Module], settings: MonitorSettings, *, takes_all: bool
+) -> Iterator[tuple[nn.Module, ObservedModule]]:
+    """Yield the modules that ``targets`` selects; all modules if ``takes_all`` is set."""
+    namer = Namer(is_short=settings.has_short_names)
+    takes_others = takes_all or settings.is_on("all_xy") or not settings.targets
+    for model_index, model in enumerate(models):
+        for name, module in model.named_modules():
+            shown_name = namer.choose_name(model_index, name)
+            sides = None if takes_all else _find_sides(settings, model_index, name)
+            if type(module).__name__ not in SKIPPED_CLASSES and (sides is not None or takes_others):
+                yield module, ObservedModule(model_index, shown_name, sides or {})
 
 
-def ignore(*_: Any) -> None:
-    """Do nothing; stands for a hook in a copy of a module."""
+def _find_sides(settings: MonitorSettings, model_index: int, name: str) -> SideSelection | None:
+    targets = settings.targets
+    return next((targets[spelling] for spelling in list_spellings(model_index, name) if spelling in targets), None)
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """The conditions under which hooks observe the modules of a training.
-
-    Attributes:
-        is_active: A function that returns True in steps that are observed.
-        fail: A receiver of errors, which must not reach the training.
-        micro_steps: Number of micro-batches of a step.
-    """
-
-    is_active: Callable[[], bool]
-    fail: Callable[[Exception], None]
-    micro_steps: int
-
-
-class ModuleHooks:
+class ActivationHooks(TrainingHooks):
     """The hooks on the modules of a training.
 
     Args:
         receive: The receiver of tensors.
         observation: The conditions of the observation.
+        has_forward: True to observe inputs and outputs.
+        has_backward: True to observe the gradients of inputs and outputs.
     """
 
-    def __init__(self, receive: Receive, observation: Observation) -> None:
+    def __init__(self, receive: Receive, observation: Observation, *, has_forward: bool, has_backward: bool) -> None:
+        super().__init__()
         self._receive = receive
         self._observation = observation
+        self._has_forward, self._has_backward = has_forward, has_backward
         self._modules: list[ObservedModule] = []
-        self._handles: list[Any] = []
-        self._observes_forward = self._observes_backward = False
 
-    def install(self, modules: Sequence[tuple[nn.Module, ObservedModule]], *, forward: bool, backward: bool) -> None:
-        """Hook modules.
-
-        Args:
-            modules: The modules.
-            forward: True to observe inputs and outputs.
-            backward: True to observe the gradients of inputs and outputs.
-        """
-        self._observes_forward, self._observes_backward = forward, backward
+    def install(self, modules: Sequence[tuple[nn.Module, ObservedModule]]) -> None:
+        """Hook modules."""
         for module, observed in modules:
             self._modules.append(observed)
-            before = ModuleHook(lambda _, args, kwargs, each=observed: self._note_sources(each, args, kwargs))
-            after = ModuleHook(
-                lambda m, args, kwargs, out, each=observed: self._observe_forward(m, each, args, kwargs, out)
-            )
-            if backward:
-                self._handles.append(module.register_forward_pre_hook(before, with_kwargs=True))
-            self._handles.append(module.register_forward_hook(after, with_kwargs=True))
-
-    def remove(self) -> None:
-        """Remove the hooks."""
-        handles, self._handles = self._handles, []
-        for handle in handles:
-            handle.remove()
-        self._modules.clear()
+            if self._has_backward:
+                note_sources = ModuleHook(functools.partial(self._note_sources, observed))
+                self._handles.append(module.register_forward_pre_hook(note_sources, with_kwargs=True))
+            self._add_forward_hook(module, functools.partial(self._observe_forward, observed), with_kwargs=True)
 
     def end_step(self) -> None:
         """Count micro-batches from 0 again."""
         for module in self._modules:
             module.forward_count = module.backward_count = 0
 
-    def _note_sources(self, observed: ObservedModule, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    def _note_sources(
+        self, observed: ObservedModule, _: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> None:
         sources: list[tuple[int, ModuleInputSource]] = []
         if self._observation.is_active() and torch.is_grad_enabled():
             inputs = list_tensors(args, kwargs)
@@ -142,8 +118,8 @@ class ModuleHooks:
 
     def _observe_forward(
         self,
-        module: nn.Module,
         observed: ObservedModule,
+        module: nn.Module,
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
         output: Any,
@@ -154,13 +130,13 @@ class ModuleHooks:
         try:
             inputs = list_tensors(args, kwargs)
             outputs = list_values(output)
-            if self._observes_forward and not is_recomputing():
+            if self._has_forward and not is_recomputing():
                 number, observed.forward_count = _count_micro_batch(
                     observed.forward_count, self._observation.micro_steps
                 )
                 self._take(observed, "input", inputs, number)
                 self._take(observed, "output", outputs, number)
-            if self._observes_backward and torch.is_grad_enabled():
+            if self._has_backward and torch.is_grad_enabled():
                 self._expect_gradients(observed, sources, len(inputs), outputs)
         except Exception as error:  # of the framework: the forward must go on
             self._observation.fail(error)
@@ -170,7 +146,7 @@ class ModuleHooks:
             if observed.selects(side, position):
                 value = values[position]
                 tensor = value if isinstance(value, torch.Tensor) else None
-                self._receive(Task.ACTIVATION, observed.model, name, number, tensor)
+                self._receive(ValueIdentity(Task.ACTIVATION, observed.model_index, name, number), tensor)
 
     def _expect_gradients(
         self,
@@ -188,7 +164,7 @@ class ModuleHooks:
         """Pass on the gradient at a position of a side; None for one that does not exist."""
         if observed.selects(f"{side}_grad", position):
             name = format_value_names(observed.name, side, count)[position]
-            self._receive(Task.ACTIVATION_GRADIENT, observed.model, name, number, tensor)
+            self._receive(ValueIdentity(Task.ACTIVATION_GRADIENT, observed.model_index, name, number), tensor)
 
     def begin_backward(self, observed: ObservedModule) -> int | None:
         """Return the number of the micro-batch of a backward pass; None in a step that is not observed."""
@@ -207,7 +183,7 @@ class _ModuleGradients:
 
     def __init__(
         self,
-        hooks: ModuleHooks,
+        hooks: ActivationHooks,
         observed: ObservedModule,
         positions: Sequence[int],
         input_count: int,
