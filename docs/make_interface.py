@@ -16,7 +16,7 @@ from typing import Any
 
 from page_links import link_page
 from probe_diagnosis.answer.verdict.answer_file import SCHEMA, write_answer
-from probe_diagnosis.difference.reasons import Cause
+from probe_diagnosis.difference.reasons import CauseKind
 from probe_recording.settings import config
 from probe_recording.settings.destination import FULL_QUEUE_POLICIES, Destination
 from probe_recording.settings.diff_check_settings import DiffCheck
@@ -295,7 +295,7 @@ def kinds() -> list[str]:
     page = (ROOT / "docs" / "answer-file.md").read_text("utf-8")
     (cell,) = re.findall(r"^\| `kind` \| ([^|]+) \| [^|]+ \|$", page, re.MULTILINE)
     found = re.findall(r"`(\w+)`", cell)
-    missing = {one.value.replace(" ", "_") for one in Cause} - {*found}
+    missing = {one.value.replace(" ", "_") for one in CauseKind} - {*found}
     assert not missing, f"docs/answer-file.md does not list these kinds: {missing}"
     return found
 
