@@ -87,21 +87,19 @@ def receives_tensor(run: Run, op: str, value: Value) -> bool:
     return any(slot.side.is_source and _compute_fingerprint(slot.value) == wanted for slot in slots)
 
 
-def find_receivers(run: Run, op: str) -> list[str]:
-    """Return the calls after an op that receive a tensor which it returned, without the modules around it."""
+def is_received(run: Run, op: str) -> bool:
+    """Return True if a later call, other than the modules around an op, receives a tensor that the op returned."""
     index = run.find(op)
     if index is None:
-        return []
+        return False
     outputs = (slot.value for slot in run.record(index).slots if slot.side is Side.OUTPUT)
     wanted = {_compute_fingerprint(value) for value in outputs if _has_fingerprint(value)}
     around = run.construct.ancestors(op)
-    later = map(run.record, range(index + 1, min(len(run), index + 1 + limits().searched)))
-    return [
-        record.key
-        for record in later
-        if record.key not in around
+    return any(
+        record.key not in around
         and any(slot.side.is_source and _compute_fingerprint(slot.value) in wanted for slot in record.slots)
-    ]
+        for record in map(run.record, range(index + 1, min(len(run), index + 1 + limits().searched)))
+    )
 
 
 def list_output_dtypes(run: Run, op: str) -> tuple[str, ...]:

@@ -15,11 +15,11 @@ import numpy as np
 
 from probe_core.store.names import is_gradient
 from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
-from probe_diagnosis.answer.causes.producers import find_producer, find_receivers
+from probe_diagnosis.answer.causes.producers import find_producer, is_received
 from probe_diagnosis.answer.causes.unpaired_calls import rename_row
 from probe_diagnosis.difference.search import search
 from probe_diagnosis.limits import limits
-from probe_diagnosis.timeline.order import OPTIMIZER, is_backward, order_by_effect
+from probe_diagnosis.timeline.order import OPTIMIZER, is_arranging, is_backward, order_by_effect
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.value_table import (
     DIFFERS_CODE,
@@ -40,11 +40,13 @@ class _Block:
     Attributes:
         inner: Calls that receive and return other values.
         closing: Calls that receive other values and return the same values.
+        lines: The lines of the table that differ.
         is_open: True if the search ended within the block.
     """
 
     inner: set[int] = field(default_factory=set)
     closing: set[int] = field(default_factory=set)
+    lines: list[int] = field(default_factory=list)
     is_open: bool = False
 
 
@@ -85,26 +87,23 @@ class _BlockSearch:
         self._multiples = np.where(lines["state"] == DIFFERS_CODE, measure_multiples(lines, lines["scale"], 0.0), 0.0)
         self._level = 0.0
         self._blocks: list[_Block] = []
-        self._receivers: dict[tuple[int, str], bool] = {}
 
     def list_lines(self) -> list[int]:
         """Return the lines of the table that closed blocks withdraw."""
-        calls = self._calls
-        keys = calls.keys
+        calls, fields, is_source = self._calls, self._calls.table.lines, self._calls.table.is_source
         for number in order_by_effect(calls):
-            is_forward = not (
-                is_backward(keys[number]) or is_gradient(keys[number]) or OPTIMIZER in calls.within[number]
-            )
+            key = calls.keys[number]
+            is_forward = not (is_backward(key) or is_gradient(key) or OPTIMIZER in calls.within[number])
             if is_forward and not self._enter_call(number):
                 break
         lines: set[int] = set()
         for block in filter(self._is_closed, self._blocks):
             for number in block.inner | block.closing:
+                backward = calls.numbers.get(calls.keys[number].replace(".forward", ".backward"))
+                backward_lines = () if backward is None else calls.lines(backward)
                 is_inner = number in block.inner
-                backward = calls.numbers.get(keys[number].replace(".forward", ".backward"), number)
-                lines.update(line for line in calls.lines(number) if is_inner or calls.table.is_source[line])
-                lines.update(line for line in calls.lines(backward) if is_inner or not calls.table.is_source[line])
-        fields = calls.table.lines
+                lines.update(line for line in calls.lines(number) if is_inner or is_source[line])
+                lines.update(line for line in backward_lines if is_inner or not is_source[line])
         is_withdrawn = (fields["state"] == DIFFERS_CODE) | (fields["flags"] & IS_OTHER_GRAD > 0)
         return [line for line in sorted(lines) if is_withdrawn[line]]
 
@@ -118,13 +117,14 @@ class _BlockSearch:
         returned = [line for line in differing if not table.is_source[line]]
         block = self._find_block(number, received) if differing else None
         if block is None:
-            largest = max(filter(isfinite, multiples), default=0.0)
-            self._level = max(self._level, largest)
-            return all(multiple < limits().gone for multiple in multiples)
+            self._level = max([self._level, *filter(isfinite, multiples)])
+            is_large = any(multiple >= limits().gone for multiple in multiples)
+            if is_large and not all(any(self._find_producers(number, line)) for line in received):
+                self._blocks.clear()  # a call that is not recorded may have received the values of a block
+            return not is_large
         (block.inner if returned else block.closing).add(number)
-        is_by_statistics = any(table.lines["basis"][line] == Basis.STATISTICS for line in differing)
-        is_small = any(self._multiples[line] < limits().gone for line in (*received, *returned))
-        block.is_open = (is_by_statistics and is_small) or len(block.inner) > MAX_BLOCK_CALLS
+        block.lines += differing
+        block.is_open = len(block.inner) > MAX_BLOCK_CALLS
         return not block.is_open
 
     def _find_block(self, number: int, received: Sequence[int]) -> _Block | None:
@@ -146,6 +146,7 @@ class _BlockSearch:
         for block in blocks[1:]:
             merged.inner |= block.inner
             merged.closing |= block.closing
+            merged.lines += block.lines
         self._blocks = [block for block in self._blocks if block not in blocks] + [merged]
         return merged
 
@@ -157,20 +158,26 @@ class _BlockSearch:
         return find_producer(target_run, key, row), find_producer(golden_run, golden, rename_row(row, key, golden))
 
     def _is_closed(self, block: _Block) -> bool:
-        """Return True if all values that differ within a block reach calls of which both runs make one."""
-        return not block.is_open and all(
-            self._is_received(side, key)
+        """Return True if no value that differs leaves a block."""
+        if block.is_open or not self._can_show_gone(block):
+            return False
+        return all(
+            is_received(run, key)
             for number in block.inner
             if not any(self._calls.keys[number] in self._calls.within[inner] for inner in block.inner)
-            for side, key in enumerate((self._calls.keys[number], self._partners[self._calls.keys[number]]))
+            for run, key in zip(self._runs.both, (self._calls.keys[number], self._partners[self._calls.keys[number]]))
         )
 
-    def _is_received(self, side: int, key: str) -> bool:
-        """Return True if other calls receive what a call of a run returns, and a call of both runs is among them."""
-        if (side, key) not in self._receivers:
-            self._receivers[side, key] = False
-            receivers = find_receivers(self._runs.both[side], key)
-            self._receivers[side, key] = bool(receivers) and all(
-                receiver not in self._unpaired[side] or self._is_received(side, receiver) for receiver in receivers
-            )
-        return self._receivers[side, key]
+    def _can_show_gone(self, block: _Block) -> bool:
+        """Return True if the results of a block show that it has no effect.
+
+        Equal statistics of a result do not show that its values are equal. Equal statistics of later calls show it if
+        the block contains entirely different values.
+        """
+        calls = self._calls
+        if (calls.table.lines["basis"][block.lines] != Basis.STATISTICS).all():
+            return True
+        last = max(block.inner | block.closing)
+        agreeing = (calls.keys[number] for number in np.flatnonzero(calls.agrees).tolist() if number > last)
+        confirming = sum(not (is_module(key) or is_arranging(key)) for key in agreeing)
+        return self._multiples[block.lines].max() >= limits().gone and confirming >= limits().confirming
