@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from probe_core.model.answers import Answer
 from support.runs.answered import answered, back, call, normal
+
+from probe_core.model.answers import Answer
 
 X, Y, Z = (normal(seed=number) for number in range(3))
 LESS, MORE = np.float32(0.25), np.float32(0.75)
