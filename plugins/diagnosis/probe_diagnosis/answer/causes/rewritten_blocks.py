@@ -136,6 +136,8 @@ class _BlockSearch:
         blocks: list[_Block] = []
         for line in received:
             producers = self._find_producers(number, line)
+            if any(map(is_backward, producers)):
+                return None
             found = [block for block in self._blocks if self._calls.numbers.get(producers[0], -1) in block.inner]
             is_other = producers[0] in self._unpaired[0] or producers[1] in self._unpaired[1]
             is_crossed = all(producers) and self._partners.get(producers[0]) != producers[1]
