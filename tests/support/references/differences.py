@@ -79,7 +79,7 @@ def _difference(row: Row, *, by_tensor: bool) -> ValueComparison:
         dtypes=f"{first.dtype} against {second.dtype}" if is_recast else "",
         has_masked_difference="masked" in codes,
         is_equal="equal" in codes,
-        requires_other_gradient=row.pair.requires_grad_differs,
+        requires_other_gradient=row.pair.requires_grad_differs and row.pair.match_kind is not MatchKind.REGION,
     )
 
 

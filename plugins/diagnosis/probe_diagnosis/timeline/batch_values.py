@@ -52,7 +52,8 @@ def build_value_table(batch: RowBatch) -> ValueTable:
     is_judged = batch.is_matched & ~is_skipped & ~has_one_null
     differs = is_judged & (policy.levels == SEVERITIES[Level.ERROR])
     _excuse_devices(batch, table, differs)
-    is_in_region = differs & (batch.match_codes == MATCH_KINDS.index(MatchKind.REGION))
+    is_of_region = batch.match_codes == MATCH_KINDS.index(MatchKind.REGION)
+    is_in_region = differs & is_of_region
     lines["state"] = np.where(is_judged, np.where(differs, DIFFERS_CODE, SAME_CODE), UNJUDGED_CODE)
     lines["state"][is_in_region] = UNJUDGED_CODE
     lines["kind"] = np.where(differs & ~batch.have_equal_extents, DifferenceKind.SHAPE, DifferenceKind.VALUE)
@@ -68,7 +69,7 @@ def build_value_table(batch: RowBatch) -> ValueTable:
         HAS_MASKED_DIFFERENCE: is_measured & _has_reason(policy, "masked"),
         IS_EQUAL: is_judged & is_equal,
         IS_IN_REGION: is_in_region,
-        REQUIRES_OTHER_GRADIENT: is_measured & batch.requires_grad_differs,
+        REQUIRES_OTHER_GRADIENT: is_measured & ~is_of_region & batch.requires_grad_differs,
     })  # fmt: skip
     lines["basis"] = _choose_basis(batch, is_judged, is_scalar)
     _set_dtypes(table, batch, is_measured)

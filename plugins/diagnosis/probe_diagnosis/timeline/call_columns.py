@@ -118,6 +118,10 @@ class CallColumns(Sequence[ComparedCall]):
         """Return the lines of a call in ``table``."""
         return range(self.starts[number], self.starts[number + 1])
 
+    def name_line(self, line: int) -> str:
+        """Return the row name of a line of ``table``."""
+        return self.table.name(line, self.keys[int(self.call_of[line])])
+
     def replace_values(self, number: int, values: Sequence[Any]) -> None:
         """Set the values of a call."""
         self.clear_caches()

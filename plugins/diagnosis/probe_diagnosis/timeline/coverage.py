@@ -21,6 +21,8 @@ from probe_diagnosis.timeline.compared_calls import Basis
 from probe_diagnosis.timeline.value_table import (
     HAS_MASKED_DIFFERENCE,
     IS_EQUAL,
+    IS_SCALAR,
+    IS_SOURCE,
     SAME_CODE,
     UNJUDGED_CODE,
     ValueTable,
@@ -152,6 +154,22 @@ class CoverageTally:
             is_judged = (rows["basis"] == Basis.STATISTICS) & (rows["state"] != UNJUDGED_CODE)
             if is_judged.any():
                 self.by_statistics[code] += int(is_judged.sum())
+
+    def withdraw(self, lines: Array, first: str) -> None:
+        """Count values that were compared as values of calls that could not be aligned.
+
+        Args:
+            lines: Their lines of a table.
+            first: The name of the first value.
+        """
+        is_tensor = lines["flags"] & IS_SCALAR == 0
+        floats = int((is_tensor & (lines["noise"] > 0)).sum())
+        self.compared -= len(lines)
+        self.other_arguments -= int((~is_tensor & IS_SOURCE[lines["side"]]).sum())
+        self.tensors_compared -= int(is_tensor.sum())
+        self.floats_compared = [count - floats for count in self.floats_compared]
+        self.lacking[REGION] += len(lines)
+        self.first.setdefault(REGION, first)
 
     def excuse(self, rows: Iterable[str]) -> None:
         """Remove rows from ``failing_at``."""

@@ -197,7 +197,7 @@ def _search(
     if not without_trace:
         return search_result, []
     calls, known_values = effect.find_calls_after_ends()
-    return search({facts.rank: calls}, known_values, histories, follows_backward=True), without_trace
+    return search({facts.rank: calls}, known_values, histories, carried, follows_backward=True), without_trace
 
 
 def _select_altered_calls(

@@ -19,6 +19,8 @@ from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
 from probe_diagnosis.answer.causes.detector_findings import run_detectors
 from probe_diagnosis.answer.causes.moved_calls import find_moved_call
 from probe_diagnosis.answer.causes.precision_cause import find_precision
+from probe_diagnosis.answer.causes.rewritten_blocks import withdraw_rewritten_blocks
+from probe_diagnosis.answer.causes.unlike_gradients import attribute_unlike_gradients
 from probe_diagnosis.answer.references.baseline import measure_baseline, raise_limits
 from probe_diagnosis.answer.references.further_passes import (
     compare_aligned,
@@ -178,6 +180,9 @@ class SuspectFinder:
         if baseline is not None:
             raise_limits(self.facts, baseline)
         runs = ComparedRuns(opened.plan, opened.target, opened.golden)
+        if not draft.interrupted:
+            withdraw_rewritten_blocks(self.facts, runs)
+            attribute_unlike_gradients(self.facts, runs)
         counts = baseline.plain() if baseline is not None else None
         detected = [] if draft.interrupted else self._detect(opened.manager, runs, pair, draft.problems)
 
