@@ -103,6 +103,12 @@ def is_backward(key: str) -> bool:
     return get_phase(key) == BACKWARD
 
 
+def get_api_name(key: str) -> str:
+    """Return the name of an API without its scope, or the class of a module; other names unchanged."""
+    parts = key.split(".")
+    return parts[-3] if len(parts) > 3 else key
+
+
 def format_key(name: str, count: int, phase: str) -> str:
     """Return the name of a record.
 

@@ -31,8 +31,7 @@ __getattr__ = create_exporter(
         "frames": "frames_of load_stacks own_frames",
         "judges.uninitialised": "uninitialised_slots",
         "line_chart": "ChartLine draw_chart",
-        "timeline.order": "is_move",
-        "timeline.compared_calls": "is_module",
+        "timeline.order": "is_module is_move",
     },
     renamed={
         "CallView": "ComparedCall",

@@ -6,6 +6,7 @@ import pytest
 
 from probe_core.store.names import (
     format_key,
+    get_api_name,
     get_phase,
     has_module_scope,
     is_backward,
@@ -65,3 +66,8 @@ def test_format_key_reverses_parsing() -> None:
 
     for key in (*MODULE_KEYS, *API_KEYS):
         check(key)
+
+
+def test_api_name_is_the_part_before_the_number_or_the_class() -> None:
+    names = ("Mint.special.erfc.0.forward", "Cell.fc.Dense.backward.0", "Module.Net.forward.2", "x.0.debug")
+    assert [*map(get_api_name, names)] == ["erfc", "Dense", "Net", "x.0.debug"]

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from probe_core.model.columns import Array
-from probe_core.store.names import is_gradient
+from probe_core.store.names import is_backward, is_gradient
 from probe_diagnosis.difference.nodes import Fingerprint
 from probe_diagnosis.timeline.call_columns import CallColumns
-from probe_diagnosis.timeline.order import has_own_scale, is_backward
+from probe_diagnosis.timeline.order import has_own_scale
 from probe_diagnosis.timeline.value_table import (
     DIFFERS_CODE,
     IS_IN_REGION,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from probe_core.store.names import is_backward
 from probe_diagnosis.collectives.calls import CommunicationCall
 from probe_diagnosis.timeline.call_columns import CallColumns
 from probe_diagnosis.timeline.compared_calls import ComparedCall, ValueComparison
-from probe_diagnosis.timeline.order import OPTIMIZER, is_backward
+from probe_diagnosis.timeline.order import OPTIMIZER
 from probe_diagnosis.timeline.value_table import IS_SCALAR, IS_SOURCE
 
 

@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from math import isfinite, sqrt
 from types import MappingProxyType
 
+from probe_core.store.names import is_backward, is_module
 from probe_diagnosis.difference.explanations import explain_input, explain_output, explain_replacement
 from probe_diagnosis.difference.meetings import Meetings
 from probe_diagnosis.difference.nodes import Fingerprint, Node, RankHistory
@@ -34,8 +35,8 @@ from probe_diagnosis.difference.rank_cursor import RankCursor
 from probe_diagnosis.difference.reasons import CauseKind, DivergenceReason, summarize_inputs
 from probe_diagnosis.difference.walking import CallDecision, CallDistances, Walker
 from probe_diagnosis.timeline.call_columns import CallColumns
-from probe_diagnosis.timeline.compared_calls import Basis, ComparedCall, DifferenceKind, ValueComparison, is_module
-from probe_diagnosis.timeline.order import is_backward, is_selecting, is_storage, order_by_effect
+from probe_diagnosis.timeline.compared_calls import Basis, ComparedCall, DifferenceKind, ValueComparison
+from probe_diagnosis.timeline.order import is_selecting, is_storage, order_by_effect
 from probe_diagnosis.timeline.timeline import Timeline
 
 MAX_FURTHER_CAUSES = 5

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from probe_core.model.run import Run
+from probe_core.store.names import is_forward
 from probe_diagnosis.precision.precision_settings import find_arrangement, is_gradient_of_product, load_settings
 from probe_diagnosis.precision.recomputation import find_formats, is_computable, measure_rounding
 from probe_diagnosis.timeline.call_columns import CallColumns
@@ -161,7 +162,7 @@ def _find_independent_calls(calls: CallColumns, products: Set[int]) -> Iterator[
     around = {module for modules in calls.modules for module in modules}
     for number in np.flatnonzero(has_input & ~has_other).tolist():
         key = calls.keys[number]
-        if (number in products or "forward" in key.split(".")[-2:]) and key not in around:
+        if (number in products or is_forward(key)) and key not in around:
             yield number
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, IntEnum
@@ -18,8 +17,6 @@ POLICY_NAME = "first_difference"
 
 BOOL_DTYPE = "<class 'bool'>"
 """Recorded dtype of a truth value."""
-
-_MODULE_PATTERN = re.compile(r"\.(?:forward|backward)\.\d+$|\.parameters_grad\b")
 
 
 class ValueState(str, Enum):
@@ -197,11 +194,6 @@ class ComparedCall:
     def arguments(self) -> Iterable[ValueComparison]:
         """Return the scalars that the op was called with."""
         return (value for value in self.values if value.side.is_source and value.is_scalar)
-
-
-def is_module(key: str) -> bool:
-    """Return True for a call of a module of any framework, and for the gradients of its parameters."""
-    return _MODULE_PATTERN.search(key) is not None
 
 
 def format_scalar(value: Value) -> str:

@@ -13,6 +13,7 @@ from probe_core.model import MatchKind, Pair, Record, Side
 from probe_core.model.batches import MATCH_KINDS, RowBatch
 from probe_core.model.columns import SIDES, Array
 from probe_core.model.report import LineNumbers
+from probe_core.store.names import is_backward
 from probe_diagnosis.collectives.calls import api_of, parse_call
 from probe_diagnosis.frames import own_frame
 from probe_diagnosis.timeline.batch_values import build_value_table
@@ -21,7 +22,7 @@ from probe_diagnosis.timeline.compared_calls import ValueComparison
 from probe_diagnosis.timeline.corrections import mark_one_sided_arguments, rescale_quotients
 from probe_diagnosis.timeline.coverage import CoverageTally
 from probe_diagnosis.timeline.floors import apply_floors
-from probe_diagnosis.timeline.order import OPTIMIZER, is_backward, is_dividing, is_in_place
+from probe_diagnosis.timeline.order import OPTIMIZER, is_dividing, is_in_place
 from probe_diagnosis.timeline.value_table import (
     DIFFERS_CODE,
     IS_IN_REGION,

@@ -10,12 +10,12 @@ import numpy as np
 from probe_core.model import Reason, Side
 from probe_core.model.answers import Finding
 from probe_core.model.dtypes import get_dtype_kind, is_same_dtype
+from probe_core.store.names import get_api_name, is_backward, is_module
 from probe_diagnosis.answer.causes.argument_differences import (
     ArgumentDifference,
     build_argument_evidence,
     compare_arguments,
     format_arguments,
-    get_api_name,
 )
 from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
 from probe_diagnosis.answer.causes.producers import list_output_dtypes, receives_tensor
@@ -32,9 +32,7 @@ from probe_diagnosis.timeline.compared_calls import (
     DifferenceKind,
     ValueComparison,
     ValueState,
-    is_module,
 )
-from probe_diagnosis.timeline.order import is_backward
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.recorded import find_value
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from probe_core.store.names import is_module
 from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
 from probe_diagnosis.answer.causes.producers import find_producer, find_producers, has_uninformative_output
 from probe_diagnosis.answer.causes.traced_call import (
@@ -19,7 +20,7 @@ from probe_diagnosis.difference.differing_values import find_first_differing, fo
 from probe_diagnosis.difference.nodes import Node
 from probe_diagnosis.difference.reasons import CauseKind, Evidence
 from probe_diagnosis.limits import limits
-from probe_diagnosis.timeline.compared_calls import ComparedCall, ValueComparison, ValueState, is_module
+from probe_diagnosis.timeline.compared_calls import ComparedCall, ValueComparison, ValueState
 from probe_diagnosis.timeline.order import is_arranging, is_move, is_storage
 from probe_diagnosis.timeline.rank_facts import RankFacts
 

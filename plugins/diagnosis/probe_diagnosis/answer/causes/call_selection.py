@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from probe_core.store.names import is_module
 from probe_diagnosis.answer.causes.altered_calls import find_altered_calls, is_same_axis
 from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
 from probe_diagnosis.answer.causes.phase_comparison import PhaseComparison
@@ -17,7 +18,7 @@ from probe_diagnosis.difference.reasons import CauseKind
 from probe_diagnosis.difference.search import SearchResult, list_differing_arguments, search
 from probe_diagnosis.limits import limits
 from probe_diagnosis.timeline.call_columns import CallColumns
-from probe_diagnosis.timeline.compared_calls import Basis, is_module
+from probe_diagnosis.timeline.compared_calls import Basis
 from probe_diagnosis.timeline.order import is_arranging
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.recorded import find_value

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from probe_core.model.answers import Finding
+from probe_core.store.names import get_api_name, is_backward, is_module
 from probe_diagnosis.answer.causes.argument_differences import (
     ArgumentDifference,
     build_argument_evidence,
     compare_arguments,
     format_arguments,
-    get_api_name,
 )
 from probe_diagnosis.answer.causes.arrangement_tracer import ArrangementTracer
 from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
@@ -40,8 +40,7 @@ from probe_diagnosis.difference.reason_statement import build_statement
 from probe_diagnosis.difference.reasons import CauseKind
 from probe_diagnosis.difference.statement import Statement
 from probe_diagnosis.limits import limits
-from probe_diagnosis.timeline.compared_calls import is_module
-from probe_diagnosis.timeline.order import is_arranging, is_backward
+from probe_diagnosis.timeline.order import is_arranging
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.recorded import find_value
 

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 
 from probe_core.model import Kind, Reason, Side, Value
 from probe_core.model.answers import Finding
+from probe_core.store.names import is_backward, is_module
 from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
 from probe_diagnosis.answer.causes.findings import strip_numbers
 from probe_diagnosis.difference.reasons import CauseKind
 from probe_diagnosis.difference.statement import Statement
-from probe_diagnosis.timeline.compared_calls import is_module
-from probe_diagnosis.timeline.order import OPTIMIZER, is_backward
+from probe_diagnosis.timeline.order import OPTIMIZER
 from probe_diagnosis.timeline.rank_facts import RankFacts
 
 

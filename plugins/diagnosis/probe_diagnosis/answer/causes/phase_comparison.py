@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from probe_core.model import Reason
 from probe_core.model.answers import Finding
-from probe_core.store.names import is_gradient
+from probe_core.store.names import is_backward, is_gradient
 from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
 from probe_diagnosis.answer.causes.findings import extend_statement
 from probe_diagnosis.answer.causes.replaced_calls import find_uncompared_calls
@@ -22,7 +22,7 @@ from probe_diagnosis.phases.phase_differences import AFTER_BACKWARD, UNTIL_BACKW
 from probe_diagnosis.phases.phase_search import PhaseSearch
 from probe_diagnosis.phases.phases_file import Number, PhasesFile, read_phases
 from probe_diagnosis.phases.reference_phases import ReferencePhases
-from probe_diagnosis.timeline.order import count_optimizer_steps, is_backward
+from probe_diagnosis.timeline.order import count_optimizer_steps
 from probe_diagnosis.timeline.rank_facts import RankFacts
 
 KIND = "phase"

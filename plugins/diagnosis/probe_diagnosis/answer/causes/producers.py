@@ -7,8 +7,8 @@ import math
 from probe_core.model import Kind, Record, Side, Value
 from probe_core.model.dtypes import get_dtype_kind
 from probe_core.model.run import Run
+from probe_core.store.names import is_module
 from probe_diagnosis.limits import limits
-from probe_diagnosis.timeline.compared_calls import is_module
 from probe_diagnosis.timeline.recorded import find_value
 
 

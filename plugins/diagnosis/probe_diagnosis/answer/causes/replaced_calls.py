@@ -13,8 +13,8 @@ import numpy as np
 from probe_core.model import Kind
 from probe_core.model.dtypes import get_dtype_kind
 from probe_core.model.run import Run
+from probe_core.store.names import is_module
 from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
-from probe_diagnosis.timeline.compared_calls import is_module
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.value_table import UNJUDGED_CODE
 

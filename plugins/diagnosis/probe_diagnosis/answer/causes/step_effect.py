@@ -7,13 +7,13 @@ from functools import cached_property
 
 import numpy as np
 
-from probe_core.store.names import is_gradient
+from probe_core.store.names import is_backward, is_gradient
 from probe_diagnosis.difference.nodes import Node, is_large
 from probe_diagnosis.difference.reasons import CauseKind
 from probe_diagnosis.limits import limits
 from probe_diagnosis.timeline.call_columns import CallColumns
 from probe_diagnosis.timeline.compared_calls import Basis, ComparedCall, ValueState
-from probe_diagnosis.timeline.order import is_backward, order_by_effect
+from probe_diagnosis.timeline.order import order_by_effect
 
 
 class StepEffect:

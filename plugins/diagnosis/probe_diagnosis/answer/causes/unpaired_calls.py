@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Container, Sequence
 
 from probe_core.model.run import Run
-from probe_diagnosis.answer.causes.argument_differences import get_api_name
+from probe_core.store.names import get_api_name, is_module
 from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
 from probe_diagnosis.answer.causes.findings import strip_numbers
 from probe_diagnosis.answer.causes.traced_call import GOLDEN, TARGET
-from probe_diagnosis.timeline.compared_calls import ComparedCall, is_module
+from probe_diagnosis.timeline.compared_calls import ComparedCall
 
 
 def get_key(facts: ComparedCall, side: int) -> str:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from probe_core.model import Reason
 from probe_core.model.answers import Finding
-from probe_core.store.names import is_gradient
+from probe_core.store.names import is_backward, is_gradient
 from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
 from probe_diagnosis.answer.causes.findings import create_finding, extend_statement, strip_numbers
 from probe_diagnosis.difference.differing_values import describe_difference, describe_values
@@ -20,7 +20,7 @@ from probe_diagnosis.difference.reasons import CauseKind
 from probe_diagnosis.difference.statement import Statement
 from probe_diagnosis.timeline.compared_calls import ComparedCall, ValueComparison
 from probe_diagnosis.timeline.coverage import ONE_NONE
-from probe_diagnosis.timeline.order import OPTIMIZER, is_backward, order_by_effect
+from probe_diagnosis.timeline.order import OPTIMIZER, order_by_effect
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.recorded import find_value
 from probe_diagnosis.timeline.value_table import REQUIRES_OTHER_GRADIENT

@@ -12,8 +12,7 @@ from probe_core.model.batches import RowBatch
 from probe_core.model.plan import Plan
 from probe_core.model.run import Run
 from probe_core.plugins.protocols import Comparer, OpenComparison
-from probe_core.store.names import drop_count
-from probe_diagnosis.timeline.compared_calls import is_module
+from probe_core.store.names import drop_count, is_module
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.value_table import ValueTable
 

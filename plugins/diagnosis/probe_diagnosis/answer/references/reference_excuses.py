@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from probe_core.store.names import is_module
 from probe_diagnosis.limits import limits
 from probe_diagnosis.timeline.call_columns import CallColumns
 from probe_diagnosis.timeline.compared_calls import (
@@ -15,7 +16,6 @@ from probe_diagnosis.timeline.compared_calls import (
     DifferenceKind,
     ValueComparison,
     ValueState,
-    is_module,
 )
 from probe_diagnosis.timeline.rank_facts import RankFacts, find_op
 from probe_diagnosis.timeline.value_table import IS_SCALAR, IS_SOURCE, measure_multiples
