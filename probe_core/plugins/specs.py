@@ -14,7 +14,6 @@ from enum import Enum
 from typing import Any, Union
 
 from probe_core.errors import UserError
-from probe_core.exports import create_deprecated_exporter
 from probe_core.model.values import Mode
 from probe_core.plugins.blame import Origin, blame_plugin
 from probe_core.plugins.parameters import Parameter
@@ -369,9 +368,3 @@ KINDS: Mapping[str, type[Spec]] = {
     "schedulers": SchedulerSpec,
 }
 """The spec class of each kind of contribution."""
-
-__getattr__ = create_deprecated_exporter(
-    __name__,
-    dict.fromkeys(("ExecutorSpec", "Place", "Pool"), "probe_ranks.api")
-    | {"DumperSpec": "probe_recording.specs", "HighlightSpec": "probe_reporters.api"},
-)

@@ -13,11 +13,6 @@ FORMER_HOMES = {
         "probe_core.console",
         ["error", "note", "show", "show_json", "show_progress", "style", "warn"],
     ),
-    "probe_core.flow.table": ("probe_reporters.api", ["CellColumn", "Table"]),
-    "probe_core.spreadsheet_text": ("probe_reporters.api", ["neutralise", "replace_surrogates"]),
-    "probe_core.plugins.protocols": ("probe_reporters.api", ["AnswerWriter", "MergeOption", "PageWriter", "Reporter"]),
-    "probe_core.model.messages": ("probe_reporters.messages", ["NAN", "NOT_AVAILABLE", "UNSUPPORTED", "Text"]),
-    "probe_core.plugins.specs": ("probe_ranks.api", ["ExecutorSpec", "Place", "Pool"]),
     "probe_core.store.layout": (
         "probe_ranks.api",
         ["PAIR_RANKS", "find_ranks", "match_ranks", "pair_runs", "parse_rank_number"],
@@ -35,11 +30,6 @@ def test_former_import_gives_the_moved_object_with_a_warning(module: str) -> Non
         assert moved is getattr(import_module(home), name)
 
 
-def test_former_place_of_the_executor_protocol() -> None:
-    with pytest.warns(DeprecationWarning, match=r"protocols\.Executor moved to probe_ranks\.api\.Executor"):
-        assert import_module("probe_core.plugins.protocols").Executor is import_module("probe_ranks").Executor
-
-
 def test_conformance_of_executors_is_found_at_its_former_place() -> None:
     with pytest.warns(DeprecationWarning, match=r"moved to probe_ranks\.testing"):
         former = import_module("probe_core.testing.executors").ExecutorConformance
@@ -49,9 +39,6 @@ def test_conformance_of_executors_is_found_at_its_former_place() -> None:
 @pytest.mark.parametrize(
     ("name", "home"),
     [
-        ("plugins.specs.DumperSpec", "probe_recording.specs"),
-        ("plugins.specs.HighlightSpec", "probe_reporters.api"),
-        ("plugins.protocols.Highlighter", "probe_reporters.api"),
         ("testing.policies.HighlighterConformance", "probe_reporters.testing"),
     ],
 )
@@ -68,9 +55,6 @@ def test_former_place_gives_the_moved_class_with_a_warning(name: str, home: str)
         ("model.GRAVITY", "SEVERITIES"),
         ("model.How", "MatchKind"),
         ("matching.matching.partners_of", "find_partners"),
-        ("plugins.protocols.Compared", "AllResults"),
-        ("plugins.protocols.Finished", "PairResult"),
-        ("plugins.protocols.Opened", "OpenComparison"),
     ],
 )
 def test_renamed_class_is_given_by_its_former_name_with_a_warning(former: str, name: str) -> None:

@@ -79,8 +79,7 @@ class TrialManager(Manager):
 
     def call(self, hook: str, **arguments: Any) -> Iterator[tuple[Plugin, BaseException | None]]:
         """Call a hook of each plugin, and yield the plugin with the exception that it raised, if any."""
-        caller = getattr(self._pluggy.hook, hook, None)
-        for implementation in caller.get_hookimpls() if caller else ():
+        for plugin, implementation in self.find_implementations(hook):
             error: BaseException | None = None
             try:
                 answer = implementation.function(**{name: arguments[name] for name in implementation.argnames})
@@ -90,7 +89,7 @@ class TrialManager(Manager):
                 raise
             except BaseException as raised:  # a plugin may raise anything, even SystemExit
                 error = raised
-            yield self.plugins[implementation.plugin_name], error
+            yield plugin, error
 
 
 def _create_columns() -> list[Column]:
