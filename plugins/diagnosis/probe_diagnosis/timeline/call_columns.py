@@ -120,7 +120,7 @@ class CallColumns(Sequence[ComparedCall]):
 
     def name_line(self, line: int) -> str:
         """Return the row name of a line of ``table``."""
-        return self.table.name(line, self.keys[int(self.call_of[line])])
+        return self.table.get_row_name(line, self.keys[int(self.call_numbers[line])])
 
     def replace_values(self, number: int, values: Sequence[Any]) -> None:
         """Set the values of a call."""

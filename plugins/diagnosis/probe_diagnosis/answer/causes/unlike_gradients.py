@@ -44,7 +44,7 @@ def _attribute(calls: CallColumns, received_line: int, backward: Record, gradien
         backward: The call that returned it.
         gradient: The name of its row in that call.
     """
-    lines, number = calls.table.lines, calls.numbers[backward.key]
+    lines, number = calls.table.lines, calls.numbers_by_key[backward.key]
     received = lines[received_line]
     sizes = {
         slot.name: _measure_size(slot.value, int(received["quantity"]))
@@ -53,14 +53,14 @@ def _attribute(calls: CallColumns, received_line: int, backward: Record, gradien
     }
     if received["distance"] > received["noise"] * max(sizes.values()):
         return
-    for line in calls.lines(number):
-        name = calls.table.name(line, backward.key)
+    for line in calls.get_lines(number):
+        name = calls.table.get_row_name(line, backward.key)
         if name == gradient:
             for field in MEASURED_FIELDS:
                 lines[field][line] = received[field]
         elif not lines["scale"][line] and name in sizes:
             lines["scale"][line], lines["noise"][line] = sizes[name], received["noise"]
-    calls.forget()
+    calls.clear_caches()
 
 
 def _index_gradients(run: Run, keys: Iterable[str]) -> dict[object, tuple[Record, str]]:
@@ -81,12 +81,12 @@ def _iterate_received(facts: RankFacts, runs: ComparedRuns) -> Iterator[tuple[in
     """Yield the lines of tensors that differ and that calls after the backward pass receive, and both values."""
     calls, table = facts.ops, facts.ops.table
     for line in np.flatnonzero(table.differs & table.is_source & table.is_tensor).tolist():
-        number = int(calls.call_of[line])
+        number = int(calls.call_numbers[line])
         key = calls.keys[number]
         if is_backward(key):
             continue
-        golden = calls.goldens.get(number, key)
-        row = table.name(line, key)
+        golden = calls.golden_ops.get(number, key)
+        row = table.get_row_name(line, key)
         slots = _find_slot(runs.both[0], key, row), _find_slot(runs.both[1], golden, rename_row(row, key, golden))
         if slots[0] is not None and slots[1] is not None:
             yield line, (slots[0].value, slots[1].value)
