@@ -10,7 +10,8 @@ other difference explains, before, across or after communication.
 The search reports
 
 * an op whose outputs differ although its input tensors agree; a differing argument is evidence;
-* an op whose inputs differ although no earlier difference explains them, such as other weights or data;
+* an op whose inputs differ although no earlier difference explains them, such as other weights or data, or the
+  outermost module around it that receives values that differ;
 * a communication call that delivers differing values although the sent values agree;
 * downstream of the first reported op, further calls of APIs whose inputs agree and whose outputs differ;
 * if there is no such op, the first op whose values differ because a difference grew from call to call.
@@ -28,6 +29,7 @@ from math import isfinite, sqrt
 from types import MappingProxyType
 
 from probe_diagnosis.difference.explanations import explain_input, explain_output, explain_replacement
+from probe_diagnosis.difference.first_receivers import name_first_receivers
 from probe_diagnosis.difference.meetings import Meetings
 from probe_diagnosis.difference.nodes import Fingerprint, Node, RankHistory
 from probe_diagnosis.difference.rank_cursor import RankCursor
@@ -123,6 +125,8 @@ def _create_walker(
 def _collect_result(walkers: Mapping[int, Walker], meetings: Meetings) -> SearchResult:
     """Return the reported differences of all ranks."""
     reported = {rank: walker.reported for rank, walker in walkers.items()}
+    for walker in walkers.values():
+        name_first_receivers(walker)
     return SearchResult(
         _sort_nodes(node for nodes in reported.values() for node in nodes.first),
         _sort_nodes(node for nodes in reported.values() for node in nodes.further[:MAX_FURTHER_CAUSES]),

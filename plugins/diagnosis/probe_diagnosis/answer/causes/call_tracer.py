@@ -16,7 +16,8 @@ from probe_diagnosis.answer.causes.arrangement_tracer import ArrangementTracer
 from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
 from probe_diagnosis.answer.causes.findings import replace_statement, strip_numbers
 from probe_diagnosis.answer.causes.moved_calls import find_differing_place, pair_moved_calls
-from probe_diagnosis.answer.causes.producers import find_producer, receives_tensor
+from probe_diagnosis.answer.causes.other_instance import trace_other_instance
+from probe_diagnosis.answer.causes.producers import find_producer, find_start, receives_tensor
 from probe_diagnosis.answer.causes.traced_call import (
     GOLDEN,
     SIDES,
@@ -79,6 +80,9 @@ class CallTracer:
                 return self._move_cause(cause, node, traced)
         if reason.replaces:
             return self._trace_region(cause, node)
+        instance = trace_other_instance(self._runs, node)
+        if instance is not None:
+            return self._move_cause(cause, node, instance)
         producers = self._find_unpaired_producers(node) if reason.cause is Cause.TAKEN_IN else [[], []]
         moved = self._trace_order(cause, node, producers)
         if moved is not None:
@@ -103,7 +107,7 @@ class CallTracer:
             counterparts = {golden: target for target, golden in counterparts.items()}
         counterpart = counterparts.get(producer, "")
         other_run = self._runs.both[1 - side]
-        index, op_index = other_run.find(counterpart), other_run.find(get_key(node.call, 1 - side))
+        index, op_index = other_run.find(counterpart), find_start(other_run, get_key(node.call, 1 - side))
         if index is None or op_index is None or index < op_index:
             return None
         anchor, places = (producer, ("after", "before")) if side == TARGET else (counterpart, ("before", "after"))
@@ -120,9 +124,9 @@ class CallTracer:
             row="",
             modules=self._runs.list_modules(traced.op, traced.side),
             evidence=evidence | traced.evidence,
-            where=self._runs.find_line(traced.op, traced.side),
-            consequences=(node.call.op, *cause.consequences),
-            consequence_count=cause.consequence_count + 1,
+            where=traced.line or self._runs.find_line(traced.op, traced.side),
+            consequences=(node.call.op, *(op for op in cause.consequences if op != traced.op)),
+            consequence_count=cause.consequence_count + (traced.op not in cause.consequences),
         )
 
     def _trace_unpaired_call(self, node: Node, producers: list[list[str]]) -> TracedCall | None:
@@ -140,10 +144,11 @@ class CallTracer:
             receiver = self._trace_receiver(node)
             if receiver is not None:
                 return receiver
-        preceding = [
-            list_preceding_calls(self._runs.both[side], get_key(node.call, side), self._unpaired_keys[side])
-            for side in (TARGET, GOLDEN)
-        ]
+        preceding: list[list[str]] = []
+        for side, run in enumerate(self._runs.both):
+            key = get_key(node.call, side)
+            index = run.find(key) if is_module_difference else find_start(run, key)
+            preceding.append(list_preceding_calls(run, index, self._unpaired_keys[side]))
         return self._choose_call(node, preceding, f"directly precedes {op}") if any(preceding) else None
 
     def _trace_unaligned_inputs(self, node: Node) -> TracedCall | None:
