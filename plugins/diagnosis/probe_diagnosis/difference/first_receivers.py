@@ -44,7 +44,7 @@ def _find_received_value(walker: Walker, module: CallView) -> Difference | None:
     before = walker.reported.get_multiple_at_entry(module.op)
     for value in module.inputs():
         is_known = (value.distance, value.scale) in walker.known_rounding.values
-        if value.side is Side.INPUT and not is_known:
-            if value.times(value.scale, noise) > max(1.0, value.jump * before):
-                return value
+        is_beyond = value.times(value.scale, noise) > max(1.0, value.jump * before)
+        if value.side is Side.INPUT and is_beyond and not is_known:
+            return value
     return None

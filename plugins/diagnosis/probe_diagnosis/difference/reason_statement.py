@@ -104,12 +104,10 @@ def _describe_history(reason: DivergenceReason) -> str:
     pronoun = "them" if reason.cause is Cause.TAKEN_IN else "it"
     if reason.changed_call:
         return f"the different argument of the earlier call {reason.changed_call} may have caused {pronoun}"
-    if not reason.earlier:
-        scope = " of this step" if reason.in_step else ""
-        return f"no earlier difference{scope} explains {pronoun}"
-    scope = " in this step" if reason.in_step else ""
-    values = "1 earlier value was" if reason.earlier == 1 else f"{reason.earlier:,} earlier values were"
-    return f"no difference found earlier{scope} explains {pronoun}; {values} not compared"
+    scope, step = (" of this step", " in this step") if reason.in_step else ("", "")
+    if reason.earlier:
+        return f"no difference found earlier{step} explains {pronoun}"
+    return f"no earlier difference{scope} explains {pronoun}"
 
 
 def _describe_agreement(reason: DivergenceReason) -> str:

@@ -18,7 +18,7 @@ from probe_diagnosis.timeline.value_table import (
     build_call_table,
     find_group_maxima,
 )
-from probe_diagnosis.timeline.views import CallView
+from probe_diagnosis.timeline.views import CallView, is_module
 
 _DERIVED_PROPERTIES = ("numbers", "call_of", "agrees", "has_other_argument", "lacking", "noise")
 """Properties that are computed again after calls were added."""
@@ -186,6 +186,12 @@ class CallColumns(Sequence[CallView]):
     def noise(self) -> float:
         """The largest relative distance that rounding explains of any value."""
         return float(self.table.lines["noise"].max(initial=0.0))
+
+    def is_before_modules(self, key: str) -> bool:
+        """Return True for a call outside of modules before the first call within one, such as of data preparation."""
+        number = None if is_module(key) else self.numbers.get(key)
+        first = next((index for index in range(len(self)) if self.within[index]), None)
+        return number is not None and first is not None and number < first
 
     def has_any(self, wanted: Array) -> Array:
         """Return True for calls with a line in ``wanted``."""

@@ -85,7 +85,9 @@ def mark_lone_arguments(pairs: Sequence[Pair], values: Sequence[Difference]) -> 
     for side, alone in enumerate(lone if is_paired else ()):
         for n, text in alone.items():
             if text not in lone[1 - side].values():
-                why = f"nothing against {text}" if side else f"{text} against nothing"
+                is_by_place = values[n].row.rpartition(".")[2].isdecimal()
+                absent = "nothing" if is_by_place else "the default"
+                why = f"{absent} against {text}" if side else f"{text} against {absent}"
                 corrected[n] = values[n]._replace(
                     state=DIFFERS,
                     distance=math.inf,

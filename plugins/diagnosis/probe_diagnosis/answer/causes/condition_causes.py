@@ -100,13 +100,16 @@ class ConditionCauses:
     def add_to_answer(self, answer: Answer, step: str) -> Answer:
         """Return an answer that states the conditions that differ.
 
-        For runs that agree, random states that differ are stated only if they were seeded differently.
+        For runs that agree, random states that differ are stated only if they were seeded differently. A batch that
+        the program computes after the first cause is a consequence.
         """
         is_agreed = answer.outcome is Outcome.AGREE
+        is_consequence = bool(answer.causes) and self._facts.ops.is_before_modules(answer.causes[0].op)
         shown = [
             difference
             for difference in self.differences
             if not (is_agreed and difference.random and not difference.random.is_seed)
+            if not (is_consequence and difference.kind is ConditionKind.BATCH)
         ]
         stated = create_conditions(shown, step, self._facts.rank)
         return replace(answer, conditions=stated, unknown_conditions=tuple(self.lacking))
@@ -139,7 +142,7 @@ class ConditionCauses:
         Other values explain what receives them. Values in another order also explain a call that introduces a
         difference, if its inputs were compared by their statistics, which do not show the order.
         """
-        if self._is_before_model(cause):
+        if self._facts.ops.is_before_modules(cause.op):
             return None
         is_by_tensor = cause.evidence.get("judged_by") == Basis.TENSOR.text
         if cause.reason.code in BATCH_EXPLAINED_CODES:
@@ -232,13 +235,6 @@ class ConditionCauses:
         more = f"; {cause.op} {cause.brief or cause.reason.detail}"
         finding = self._create_finding(BATCH_OP, Cause.CONDITION, Statement(clause, more))
         return replace(finding, evidence={"value": batch.name}, where=self._runs.find_entering_line(cause.op))
-
-    def _is_before_model(self, cause: Finding) -> bool:
-        """Return True for a call outside of modules before the first call within one."""
-        calls = self._facts.ops
-        number = calls.numbers.get(cause.op)
-        first = next((index for index in range(len(calls)) if calls.within[index]), None)
-        return number is not None and first is not None and number < first
 
     def _create_finding(
         self, op: str, kind: Cause, statement: Statement, state: RandomDifference | None = None,
