@@ -104,6 +104,8 @@ def _describe_history(reason: DivergenceReason) -> str:
     pronoun = "them" if reason.cause is Cause.TAKEN_IN else "it"
     if reason.changed_call:
         return f"the different argument of the earlier call {reason.changed_call} may have caused {pronoun}"
+    if reason.is_unexplained:
+        return f"no recorded call returned {pronoun}"
     scope, step = (" of this step", " in this step") if reason.in_step else ("", "")
     if reason.earlier:
         return f"no difference found earlier{step} explains {pronoun}"

@@ -194,10 +194,13 @@ def _explain_received(walker: Walker, number: int, distances: CallDistances) -> 
     input_distance, line = walker.measure_received(number)
     if input_distance <= 1:
         return None, None
-    received = walker.cursor.get_value(line)
-    if input_distance <= received.jump * history.largest_multiple:
+    largest = walker.cursor.get_value(line)
+    if input_distance <= largest.jump * history.largest_multiple:
         return None, None
-    return explain_input(received, input_distance, history), None
+    least = min(input_distance, largest.jump * max(1.0, history.largest_multiple))
+    inputs = [largest] if walker.cursor.is_of_optimizer() else walker.cursor.calls[number].inputs()
+    first = next(value for value in inputs if value.times(value.scale, history.noise) >= least)
+    return explain_input(first, input_distance, history), None
 
 
 def _explain_replacements(walker: Walker, number: int, input_distance: float) -> list[DivergenceReason]:

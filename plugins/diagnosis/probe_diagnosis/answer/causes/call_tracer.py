@@ -36,6 +36,7 @@ from probe_diagnosis.answer.causes.unpaired_calls import (
     rename_row,
     select_surplus_calls,
 )
+from probe_diagnosis.answer.causes.unseen_producers import list_earlier_surplus_calls, select_suspects
 from probe_diagnosis.difference.nodes import Node
 from probe_diagnosis.difference.reason_statement import build_statement
 from probe_diagnosis.difference.reasons import Cause
@@ -88,7 +89,30 @@ class CallTracer:
         if moved is not None:
             return moved
         traced = self._trace_unpaired_call(node, producers)
-        return cause if traced is None else self._move_cause(cause, node, traced)
+        if traced is not None:
+            return self._move_cause(cause, node, traced)
+        return self._suspect_earlier_call(cause, node)
+
+    def _suspect_earlier_call(self, cause: Finding, node: Node) -> Finding:
+        """Return the cause for an op with a differing value that no recorded call returned.
+
+        If only one run makes an earlier call that may have computed the value, the cause names that call.
+        """
+        reason = node.reason
+        is_module_difference = reason.cause is Cause.INTRODUCED and is_module(node.call.op)
+        is_known = reason.phases is not None or bool(reason.changed_call) or is_backward(node.call.op)
+        if is_known or not (reason.cause is Cause.TAKEN_IN or is_module_difference):
+            return cause
+        if not is_module_difference and any(self._find_producers(node)):
+            return cause
+        calls = list_earlier_surplus_calls(self._runs, node, self._unpaired_keys)
+        if not any(calls):
+            return cause
+        node = replace(node, reason=replace(reason, is_unexplained=True))
+        suspects, clause = select_suspects(self._runs, node, calls)
+        if any(suspects):
+            return self._move_cause(cause, node, self._choose_call(node, suspects, clause))
+        return replace_statement(cause, build_statement(node.reason))
 
     def _trace_order(self, cause: Finding, node: Node, producers: list[list[str]]) -> Finding | None:
         """Return the cause for an op that one run calls before, and the other after, a call that returns its input.
@@ -250,12 +274,16 @@ class CallTracer:
 
     def _find_unpaired_producers(self, node: Node) -> list[list[str]]:
         """Return for each run the unpaired call that returned the differing input of the op, or an empty list."""
-        producers: list[list[str]] = []
-        for side, run in enumerate(self._runs.both):
-            op = get_key(node.call, side)
-            producer = find_producer(run, op, rename_row(node.reason.value.row, node.call.op, op))
-            producers.append([producer] if producer in self._unpaired_keys[side] else [])
-        return producers
+        return [
+            [producer] if producer in self._unpaired_keys[side] else []
+            for side, producer in enumerate(self._find_producers(node))
+        ]
+
+    def _find_producers(self, node: Node) -> list[str]:
+        """Return for each run the call that returned the differing input of the op; empty if none is found."""
+        keys = [get_key(node.call, side) for side in (TARGET, GOLDEN)]
+        rows = [rename_row(node.reason.value.row, node.call.op, key) for key in keys]
+        return [find_producer(run, key, row) for run, key, row in zip(self._runs.both, keys, rows)]
 
     def _trace_receiver(self, node: Node) -> TracedCall | None:
         """Return the first unpaired call that receives the same value as the op in the other run; else None.

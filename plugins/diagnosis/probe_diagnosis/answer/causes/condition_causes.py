@@ -104,7 +104,7 @@ class ConditionCauses:
         the program computes after the first cause is a consequence.
         """
         is_agreed = answer.outcome is Outcome.AGREE
-        is_consequence = bool(answer.causes) and self._facts.ops.is_before_modules(answer.causes[0].op)
+        is_consequence = bool(answer.causes) and self._is_before_model(answer.causes[0])
         shown = [
             difference
             for difference in self.differences
@@ -142,7 +142,7 @@ class ConditionCauses:
         Other values explain what receives them. Values in another order also explain a call that introduces a
         difference, if its inputs were compared by their statistics, which do not show the order.
         """
-        if self._facts.ops.is_before_modules(cause.op):
+        if self._is_before_model(cause):
             return None
         is_by_tensor = cause.evidence.get("judged_by") == Basis.TENSOR.text
         if cause.reason.code in BATCH_EXPLAINED_CODES:
@@ -235,6 +235,10 @@ class ConditionCauses:
         more = f"; {cause.op} {cause.brief or cause.reason.detail}"
         finding = self._create_finding(BATCH_OP, Cause.CONDITION, Statement(clause, more))
         return replace(finding, evidence={"value": batch.name}, where=self._runs.find_entering_line(cause.op))
+
+    def _is_before_model(self, cause: Finding) -> bool:
+        """Return True for a cause before the first call within a module; it precedes its first consequence."""
+        return any(map(self._facts.ops.is_before_modules, (cause.op, *cause.consequences[:1])))
 
     def _create_finding(
         self, op: str, kind: Cause, statement: Statement, state: RandomDifference | None = None,

@@ -97,6 +97,19 @@ def receives_tensor(run: Run, op: str, value: Value) -> bool:
     return any(slot.side.is_source and _compute_fingerprint(slot.value) == wanted for slot in slots)
 
 
+def is_received(run: Run, op: str) -> bool:
+    """Return True if a later call receives a tensor that a call returned."""
+    index = run.find(op)
+    slots = run.record(index).slots if index is not None else ()
+    marks = {_compute_fingerprint(slot.value) for slot in slots if slot.side is Side.OUTPUT}
+    start = len(run) if index is None else index + 1
+    return any(
+        slot.side.is_source and _compute_fingerprint(slot.value) in marks
+        for later_index in range(start, min(len(run), start + limits().searched))
+        for slot in run.record(later_index).slots
+    )
+
+
 def has_same_fingerprint(first: Value, second: Value) -> bool:
     """Return True for tensors of the same dtype, shape, checksum and statistics, if these identify them."""
     is_known = first.kind is Kind.TENSOR and _has_fingerprint(first)
