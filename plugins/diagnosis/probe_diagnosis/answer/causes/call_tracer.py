@@ -173,7 +173,10 @@ class CallTracer:
             key = get_key(node.call, side)
             index = run.find(key) if is_module_difference else find_start(run, key)
             preceding.append(list_preceding_calls(run, index, self._unpaired_keys[side]))
-        return self._choose_call(node, preceding, f"directly precedes {op}") if any(preceding) else None
+        if not any(preceding):
+            return None
+        node = replace(node, reason=replace(reason, is_unexplained=True))
+        return self._choose_call(node, preceding, f"directly precedes {op}")
 
     def _trace_unaligned_inputs(self, node: Node) -> TracedCall | None:
         """Return the call upstream of an op, in calls that could not be aligned, at which the runs part; else None."""

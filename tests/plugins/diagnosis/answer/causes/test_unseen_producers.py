@@ -22,6 +22,7 @@ X = torch.linspace(-1, 2, 32).reshape(4, 8)
 def drop_rows(values: torch.Tensor, factor: float) -> torch.Tensor:
     """Return two rows of the values, divided unless the factor is 1."""
     values = values if factor == 1 else values / factor
+    torch.exp(X)
     return torch.stack([values[0], values[2]])
 
 
