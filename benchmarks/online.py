@@ -86,7 +86,7 @@ warnings.simplefilter("ignore")
 steps = int(sys.argv[1])
 import torch
 from torch import nn
-from probe_recording.config import load_config
+from probe_recording.settings.config import load_config
 from probe_pytorch.recorder import TorchRecorder
 torch.set_num_threads(1)
 torch.manual_seed(0)
@@ -169,9 +169,9 @@ def certificate(directory: Path) -> Path:
 
 def send(port: int, tls: Path | None, calls: int) -> tuple[float, dict[str, object]]:
     """Send calls of 4 MiB and return the seconds until all are acknowledged, and the receiver's totals."""
-    from probe_recording.destination import Destination
     from probe_recording.sending.body import SentTensor
     from probe_recording.sending.sender import Sender
+    from probe_recording.settings.destination import Destination
 
     destination = Destination("127.0.0.1", port, tls, memory=256 * MIB, policy="wait", wait=1e6)
     sender = Sender(destination, 0, "pytorch", {})

@@ -19,8 +19,8 @@ import click
 import yaml
 from make_msprobe import options, spellings
 from page_links import link_page
-from probe_recording import config
-from probe_recording.slices import SLICE_FIELDS
+from probe_recording.settings import config
+from probe_recording.settings.slices import SLICE_FIELDS
 
 from probe_core.cli.main import cli, load_unsupported_commands
 from probe_core.errors import UserError

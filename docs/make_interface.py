@@ -16,10 +16,10 @@ from typing import Any
 
 from page_links import link_page
 from probe_diagnosis.answer.verdict.answer_file import SCHEMA, write_answer
-from probe_diagnosis.difference.reasons import Cause
-from probe_recording import config
-from probe_recording.destination import FULL_QUEUE_POLICIES, Destination
-from probe_recording.diff_check_settings import DiffCheck
+from probe_diagnosis.difference.reasons import CauseKind
+from probe_recording.settings import config
+from probe_recording.settings.destination import FULL_QUEUE_POLICIES, Destination
+from probe_recording.settings.diff_check_settings import DiffCheck
 
 from probe_core.model.answers import Answer, Condition, Coverage, Finding, Note, NoteKind, Outcome
 from probe_core.model.plan import Plan
@@ -27,7 +27,7 @@ from probe_core.model.rows import Reason
 from probe_core.store.layout import RunPair
 
 ROOT = Path(__file__).resolve().parents[1]
-CONFIG = "plugins/recording/probe_recording/config.py"
+CONFIG = "plugins/recording/probe_recording/settings/config.py"
 DEBUGGER = "plugins/recording/probe_recording/debugger.py"
 WATCH = "plugins/pytorch/probe_pytorch/keeping/watch.py"
 BASE_WATCH = "plugins/recording/probe_recording/keeping/watch.py"
@@ -73,8 +73,8 @@ FIELDS = {
     "operator_namespaces": "custom_op_namespaces", "wrapped_functions": "custom_wrap_ops",
 }  # fmt: skip
 """Attributes of ``Config`` whose field in ``config.json`` has another name."""
-PLACE = "plugins/recording/probe_recording/destination.py"
-DIFF_CHECK = "plugins/recording/probe_recording/diff_check_settings.py"
+PLACE = "plugins/recording/probe_recording/settings/destination.py"
+DIFF_CHECK = "plugins/recording/probe_recording/settings/diff_check_settings.py"
 DIFF_CHECK_NAMES = {"golden": "bench_path", "call_count": "diff_nums"}
 """The fields by the attributes of ``DiffCheck``."""
 SENDING = {
@@ -295,7 +295,7 @@ def kinds() -> list[str]:
     page = (ROOT / "docs" / "answer-file.md").read_text("utf-8")
     (cell,) = re.findall(r"^\| `kind` \| ([^|]+) \| [^|]+ \|$", page, re.MULTILINE)
     found = re.findall(r"`(\w+)`", cell)
-    missing = {one.value.replace(" ", "_") for one in Cause} - {*found}
+    missing = {one.value.replace(" ", "_") for one in CauseKind} - {*found}
     assert not missing, f"docs/answer-file.md does not list these kinds: {missing}"
     return found
 

@@ -7,8 +7,8 @@ accept every spelling.
 from __future__ import annotations
 
 import click
-from probe_recording import config
-from probe_recording.destination import PROBE_FIELDS
+from probe_recording.settings import config
+from probe_recording.settings.destination import PROBE_FIELDS
 from probe_reporters.tables import COLUMNS
 
 from probe_core.cli.main import cli

@@ -217,7 +217,8 @@ def kit_apis() -> list[str]:
         "## Public names of kits",
         "",
         "Import these names from the module `api` of a kit: `from probe_recording.api import DumpRun`. The modules `testing` of kits",
-        "are public as well. All other modules may change between releases; only plugins that are released with the kit import them.",
+        "are public as well. All other modules may change between releases. [Inside probe](internals.md#kits-and-plugins) lists those that",
+        "plugins of the same release import.",
         "",
     ]
     for kit in KITS:

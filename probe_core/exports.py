@@ -51,7 +51,8 @@ def create_deprecated_exporter(
     def get(name: str) -> Any:
         if name in renamed:
             warnings.warn(f"{module}.{name} is called {renamed[name]} now.", DeprecationWarning, stacklevel=2)
-            return getattr(sys.modules[module], renamed[name])
+            name = renamed[name]
+            return getattr(import_module(homes[name]) if name in homes else sys.modules[module], name)
         if name not in homes:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         warnings.warn(f"{module}.{name} moved to {homes[name]}.{name}.", DeprecationWarning, stacklevel=2)

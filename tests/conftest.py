@@ -26,14 +26,16 @@ from support.sampling import SLOW
 HEAVY = re.compile(r"^\s*(?:import|from) (?:torch|mindspore|distributed|subprocess|multiprocessing|playwright)\b", re.M)
 LONG = re.compile(r"^from hypothesis import given", re.M)
 LONG_FILES = {
-    "test_aligned_random.py", "test_check.py", "test_checks_in_browser.py", "test_in_browser.py", "test_journal.py",
-    "test_journal_damaged.py", "test_mutated.py", "test_mutated_dumps.py", "test_run_ut_msprobe.py", "test_spread.py",
+    "test_aligned_random.py", "test_check.py", "test_checks_in_browser.py", "test_page_in_browser.py", "test_journal.py",
+    "test_journal_damaged.py", "test_legacy_mutated_files.py", "test_acl_mutated_dumps.py", "test_run_ut_msprobe.py",
+    "test_spread.py",
 }  # fmt: skip
 LONGEST_FILES = (
-    "test_compile.py", "test_online.py", "test_tutorial_page.py", "test_faults_ends.py", "test_server.py", "test_main.py",
-    "test_planted_errors.py", "test_mutated_dumps.py", "test_memory.py", "test_msprobe_8_3_3.py", "test_planted_faults.py",
+    "test_pytorch_compile.py", "test_online.py", "test_tutorial_page.py", "test_online_faults_ends.py", "test_server.py",
+    "test_main.py", "test_planted_errors.py", "test_acl_mutated_dumps.py", "test_memory.py",
+    "test_monitor_against_msprobe.py", "test_grad_probe_against_msprobe.py", "test_planted_faults.py",
     "test_fault_benchmark.py", "test_pages.py", "test_many_ranks_live.py", "test_full_disks.py", "test_equivalent_programs.py",
-    "test_bit_equality.py", "test_in_browser.py", "test_faults.py",
+    "test_pytorch_bit_equality.py", "test_page_in_browser.py", "test_online_faults.py",
 )  # fmt: skip
 """Files whose tests take longest, those first that hold the longest of all."""
 HELPERS = re.compile(r"^from (support[.\w]*) import \(?([\w, ]*)", re.M)
@@ -140,6 +142,18 @@ def _one_by_one() -> Iterator[property]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(WorkDistribution, "_jobs", property(lambda distribution: distribution.plan.jobs or 1))
         yield usual
+
+
+@pytest.fixture(autouse=True)
+def _environment() -> Iterator[None]:
+    """Restore the environment variables after each test: ``seed_all`` sets some, and other tests compare them."""
+    before = dict(os.environ)
+    yield
+    for name in {*before, *os.environ} - {"PYTEST_CURRENT_TEST"}:
+        if name not in before:
+            del os.environ[name]
+        elif os.environ.get(name) != before[name]:
+            os.environ[name] = before[name]
 
 
 @pytest.fixture

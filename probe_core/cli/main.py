@@ -11,7 +11,6 @@ import click
 
 from probe_core import __version__, console
 from probe_core.errors import UserError, describe_error
-from probe_core.exports import create_deprecated_exporter
 from probe_core.files.packaged import load_yaml
 from probe_core.plugins.blame import blame_plugin, describe_fix
 from probe_core.plugins.manager import Manager, PluginWarning
@@ -185,8 +184,3 @@ def _show_warning(
         console.warn(str(message))
     else:
         console.note(warnings.formatwarning(message, category, filename, lineno).rstrip("\n"), lines=True)
-
-
-__getattr__ = create_deprecated_exporter(
-    __name__, dict.fromkeys(("EXIT_CODES", "EXIT_DATA_LOST", "EXIT_FINDINGS"), "probe_core.terminal.exit_codes")
-)

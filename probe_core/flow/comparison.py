@@ -84,7 +84,7 @@ class RunComparison:
             note_failure = partial(_note_failure, notes)
             selection = select_contributions(plan, manager, mode, is_debug=is_debug)
             evaluator = RowEvaluator(selection, manager, mode, note_failure)
-            matched = MatchedRuns(plan, manager, target_run, golden_run)
+            matched = MatchedRuns.match(plan, manager, target_run, golden_run)
             notes += matched.notes
             opened = OpenComparison(
                 plan, manager, matched.target, matched.golden, mode, is_debug, matched.has_stacks,
@@ -96,7 +96,7 @@ class RunComparison:
 
     def batches(self, rank: int = 0, start: int = 0, stop: int | None = None) -> Iterator[RowBatch]:
         """Yield the measured rows of the target's ops from ``start`` up to ``stop``, in table order."""
-        batches = self.runs.yield_batches(rank, start, stop)
+        batches = self.runs.iterate_batches(rank, start, stop)
         for batch in self._measure_by_pair(batches) if self._evaluator.opens_pairs else batches:
             if not self._evaluator.opens_pairs:
                 self._evaluator.begin(batch)

@@ -283,16 +283,11 @@ class RowEvaluator:
                 results.further[active.spec.name] = self._judge_batch(active, batch)
 
     def _judge(self, active: _ActivePolicy, pair: OpenPair, measurements: LineMeasurements) -> Verdict:
-        try:
+        with blame_plugin(active.spec.title, active.spec.origin):
             verdict = cast(Policy, active.policy).judge(pair, measurements)
             if type(verdict) is not Verdict:
                 raise TypeError(f"judge must return a Verdict, not {type(verdict).__name__}")
-        except BaseException as error:  # a third-party policy may raise SystemExit
-            plugin_error = create_plugin_error(error, active.spec.title, active.spec.origin)
-            if plugin_error is None:
-                raise
-            raise plugin_error from error
-        return verdict
+            return verdict
 
     def _judge_batch(self, active: _ActivePolicy, batch: RowBatch) -> VerdictColumn:
         assert isinstance(active.policy, BatchPolicy)

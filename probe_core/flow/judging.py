@@ -58,17 +58,15 @@ class RowChain:
                 self._note_failure(plugin_error, f"It does not {self._effect} from there on.")
 
 
-class JudgeChain(RowChain):
-    """The judges of one comparison, which change the verdicts of its policies."""
-
-    def __init__(self, manager: Manager, note_failure: FailureListener) -> None:
-        judges = sorted(find_unique_specs(manager, "judges", JudgeSpec, note_failure), key=lambda spec: spec.order)
-        super().__init__(judges, _judge, "change any verdict", note_failure)
+def create_judge_chain(manager: Manager, note_failure: FailureListener) -> RowChain:
+    """Return the judges of one comparison, which change the verdicts of its policies."""
+    judges = sorted(find_unique_specs(manager, "judges", JudgeSpec, note_failure), key=lambda spec: spec.order)
+    return RowChain(judges, _judge, "change any verdict", note_failure)
 
 
 def judge_batches(batches: Iterable[RowBatch], manager: Manager, note_failure: FailureListener) -> Iterator[RowBatch]:
     """Yield the measured batches of a comparison after all judges changed their verdicts."""
-    judge_chain = JudgeChain(manager, note_failure)
+    judge_chain = create_judge_chain(manager, note_failure)
     for batch in batches:
         judge_chain.apply(batch)
         yield batch

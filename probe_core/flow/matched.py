@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from probe_core.errors import UserError, find_nearest_names, format_count, format_list
 from probe_core.flow.viewing import create_views
-from probe_core.matching.matching import ROW_COST, Matching, Region, RowOrder
+from probe_core.matching.matching import Matching, Region
+from probe_core.matching.row_order import ROW_COST, RowOrder
 from probe_core.matching.views import Views
 from probe_core.model import Mode, Op
 from probe_core.model.batches import RowBatch
@@ -21,7 +22,7 @@ from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import Matcher
 from probe_core.plugins.specs import MatcherSpec
 from probe_core.store.layout import RunPair
-from probe_core.store.names import drop_count, is_gradient
+from probe_core.store.names import drop_count, is_gradient, is_module
 
 MAX_BATCH_ROWS, MAX_BATCH_COST = 4096, 512 * ROW_COST
 """Limits of a batch: the number of rows, and their total cost if tensors are measured."""
@@ -39,28 +40,51 @@ class MatchedRuns:
         notes: Sentences for the summary.
         regions: Descriptions of the calls that do not line up.
         row_count: The number of rows.
-        has_stacks: True if the call stacks of the target are loaded for the table.
+        has_stacks: True if the table shows the call stacks of the target.
     """
 
-    def __init__(self, plan: Plan, manager: Manager, target: Run, golden: Run) -> None:
-        self._mode, is_debug = target.mode, target.is_debug
-        views = create_views(plan, manager, target, golden)
-        self.target, self.golden = views.compared or (target, golden)
-        self.notes = [*views.notes]
-        self.hints, self._write_pairs = views.hints, views.write_pairs
-        self._matching = _match(plan, manager, views)
-        if not self._matching.matched:
-            raise _create_no_match_error(self.target, self.golden, views.notes)
-        self._order = RowOrder(self._matching, self.target, self.golden)
+    def __init__(
+        self, runs: tuple[Run, Run], views: Views, matching: Matching, miscounted_apis: Set[str], *, has_stacks: bool
+    ) -> None:
+        self.target, self.golden = target, golden = runs
+        self.hints, self.notes = views.hints, [*views.notes]
+        self.regions = [_describe_region(region, target, golden) for region in matching.regions]
+        self.has_stacks = has_stacks
+        self._matching, self._write_pairs = matching, views.write_pairs
+        self._order = RowOrder(matching, target, golden)
         self.row_count = self._order.row_count
-        self._limit = (MAX_BATCH_COST, self._order.compute_costs()) if self._mode is Mode.TENSOR else (MAX_BATCH_ROWS,)
-        self.regions = [_describe_region(region, self.target, self.golden) for region in self._matching.regions]
-        self._shifted = self._find_shifted() if views.matcher == "exact" and not is_debug else frozenset()
-        self.has_stacks = not is_debug and _use_stacks(plan, self.target)
+        self._costs = self._order.compute_costs() if target.mode is Mode.TENSOR else None
+        self._miscounted_apis = miscounted_apis
 
-    def yield_batches(self, rank: int = 0, start: int = 0, stop: int | None = None) -> Iterator[RowBatch]:
+    @classmethod
+    def match(cls, plan: Plan, manager: Manager, target: Run, golden: Run) -> MatchedRuns:
+        """Pair the calls of two opened runs, and load the call stacks if the plan shows them.
+
+        Raises:
+            UserError: No call has a partner, or the call stacks cannot be read.
+        """
+        views = create_views(plan, manager, target, golden)
+        target, golden = views.compared or (target, golden)
+        matching = _match(plan, manager, views)
+        advice = _list_advice(manager)
+        if not matching.matched_count:
+            raise _create_no_match_error(target, golden, views.notes, advice)
+        miscounted: Mapping[str, tuple[int, int]] = {}
+        if views.matcher == "exact" and not target.is_debug:  # calls of one name are paired by their numbers
+            miscounted = _find_miscounted_apis(target, golden)
+        stack_path = None if target.is_debug else _find_stack_path(plan, target)
+        if stack_path is not None:
+            target.use_stacks(stack_path)
+        runs = cls((target, golden), views, matching, miscounted.keys(), has_stacks=stack_path is not None)
+        if miscounted:
+            runs.notes.append(_describe_miscounted(miscounted) + advice)
+        return runs
+
+    def iterate_batches(self, rank: int = 0, start: int = 0, stop: int | None = None) -> Iterator[RowBatch]:
         """Yield the rows of the target's ops from ``start`` up to ``stop``, in table order."""
-        spans = self._order.yield_spans(start, len(self._order.ops) if stop is None else stop, *self._limit)
+        limit = MAX_BATCH_ROWS if self._costs is None else MAX_BATCH_COST
+        stop = len(self._order.ops) if stop is None else stop
+        spans = self._order.iterate_spans(start, stop, limit, self._costs)
         return (self.create_batch(first, last, rank) for first, last in spans)
 
     def create_batch(self, start: int, stop: int, rank: int = 0) -> RowBatch:
@@ -70,7 +94,7 @@ class MatchedRuns:
     def split_ops(self, count: int) -> list[tuple[int, int]]:
         """Split the target's ops into about ``count`` ranges of equal cost, as (start, stop)."""
         costs = self._order.compute_costs()
-        return [*self._order.yield_spans(0, len(self._order.ops), costs.sum() / max(1, count), costs)]
+        return [*self._order.iterate_spans(0, len(self._order.ops), costs.sum() / max(1, count), costs)]
 
     def write_pairs(self, pair: RunPair) -> Sequence[Path]:
         """Write the list of pairs if the plan requests it, and return the files."""
@@ -85,31 +109,15 @@ class MatchedRuns:
     def _create_op(self, op: str, rank: int) -> Op:
         """Return the context of an op for judges and the report."""
         ancestors = self.target.construct.ancestors(op)
-        is_shifted = bool(self._shifted) and drop_count(op) in self._shifted
-        return Op(op, ancestors, is_shifted, rank, self._mode is Mode.TENSOR)
+        is_miscounted = bool(self._miscounted_apis) and drop_count(op) in self._miscounted_apis
+        return Op(op, ancestors, is_miscounted, rank, self.target.mode is Mode.TENSOR)
 
     def _find_stack(self, op: str) -> tuple[str, ...] | None:
         return None if is_gradient(op) else self.target.stack_of(op)
 
-    def _find_shifted(self) -> frozenset[str]:
-        """Return the APIs that one run calls more often, whose calls are paired by their numbers."""
-        target_counts, golden_counts = (
-            Counter(drop_count(name) for name in run.names() if not name.startswith(("Module.", "Cell.")))
-            for run in (self.target, self.golden)
-        )
-        names = target_counts.keys() & golden_counts.keys()
-        shifted = {name for name in names if target_counts[name] != golden_counts[name]}
-        if shifted:
-            first = next(name for name in map(drop_count, self.target.names()) if name in shifted)
-            self.notes.append(
-                f"one run calls {format_count(len(shifted), 'API')} more often, such as {first}; their rows may "
-                "be paired incorrectly and do not affect the verdict. Use -f (calls in order) or --match align."
-            )
-        return frozenset(shifted)
-
 
 def _match(plan: Plan, manager: Manager, views: Views) -> Matching:
-    """Return the pairs that the matcher finds which an option, the plan or the views select."""
+    """Return the pairs of the matcher that an option of a plugin selects, or else the views."""
     by_option = (spec.name for spec in manager.specs("matchers", MatcherSpec) if spec.is_selected_by(plan.options))
     spec = manager.find("matchers", next(by_option, views.matcher), MatcherSpec)
     matcher: Matcher = spec.make()
@@ -120,13 +128,37 @@ def _match(plan: Plan, manager: Manager, views: Views) -> Matching:
     return matching
 
 
-def _use_stacks(plan: Plan, run: Run) -> bool:
-    """Load the call stacks of a run if the plan shows them; return False if it does not, or there are none."""
+def _list_advice(manager: Manager) -> str:
+    """Return the sentence on the other ways of pairing that plugins provide; empty if there are none."""
+    advice = [spec.advice for spec in manager.specs("matchers", MatcherSpec) if spec.advice]
+    return f" Other ways of pairing: {', '.join(advice)}." if advice else ""
+
+
+def _find_miscounted_apis(target: Run, golden: Run) -> dict[str, tuple[int, int]]:
+    """Return the counts in both runs of the APIs that one run calls more often, in the order of the target."""
+    counts, golden_counts = (
+        Counter(drop_count(name) for name in run.names() if not is_module(name)) for run in (target, golden)
+    )
+    return {
+        name: (count, golden_counts[name]) for name, count in counts.items() if golden_counts[name] not in (0, count)
+    }
+
+
+def _describe_miscounted(counts: Mapping[str, tuple[int, int]]) -> str:
+    """Return the note on APIs that one run calls more often."""
+    name, (count, golden_count) = next(iter(counts.items()))
+    return (
+        f"one run calls {format_count(len(counts), 'API')} more often, such as {name} ({count:,} against "
+        f"{golden_count:,} calls); their rows may be paired incorrectly and do not affect the verdict."
+    )
+
+
+def _find_stack_path(plan: Plan, run: Run) -> Path | None:
+    """Return the file of the call stacks that the table shows; None if it shows none."""
     path = plan.stack_path or run.stack_path
     if path is None or plan.stack is StackMode.HIDE or (plan.stack is StackMode.AUTO and not path.is_file()):
-        return False
-    run.use_stacks(path)
-    return True
+        return None
+    return path
 
 
 def _describe_region(region: Region, target: Run, golden: Run) -> str:
@@ -140,7 +172,7 @@ def _describe_region(region: Region, target: Run, golden: Run) -> str:
     return f"inserted: {target_names}" if target_names else f"missing: {golden_names}"
 
 
-def _create_no_match_error(target: Run, golden: Run, notes: Sequence[str]) -> UserError:
+def _create_no_match_error(target: Run, golden: Run, notes: Sequence[str], advice: str) -> UserError:
     """Return the error for two runs without any pair, with the nearest names."""
     what = "No row of the target has a partner in the golden."
     if notes and target.header.framework != golden.header.framework:
@@ -148,11 +180,13 @@ def _create_no_match_error(target: Run, golden: Run, notes: Sequence[str]) -> Us
         return UserError(what, first, more)
     golden_names = golden.names()
     closest = [(key, find_nearest_names(key, golden_names, 1)) for key in target.names()[:5]]
-    lines = [f"{key}  (nearest in the golden: {close[0] if close else 'none'})" for key, close in closest]
+    lines = [
+        f"{key}  ({f'nearest in the golden: {close[0]}' if close else 'no similar name in the golden'})"
+        for key, close in closest
+    ]
     lines += [f"the golden begins with {name}" for name in golden_names[:1]]
     return UserError(
         what,
-        "Check that both runs are of the same model and level; -f pairs calls whose counts differ, "
-        "-dm pairs names by a file. The target begins with:",
+        f"Check that both runs are of the same model and level.{advice} The target begins with:",
         lines,
     )

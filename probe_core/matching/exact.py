@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from probe_core.matching.matching import Matching, find_partners, index_by_canonical_name
+from probe_core.matching.matching import Matching
+from probe_core.matching.slot_pairing import find_partners, index_by_canonical_name
 from probe_core.model.plan import Plan
 from probe_core.model.run import Run
 from probe_core.store.names import canonicalize
@@ -21,6 +22,6 @@ class ExactMatcher:
                 by_name = index_by_canonical_name(golden) if by_name is None else by_name
                 golden_index = by_name.get(canonicalize(name))
                 if golden_index is not None and target.find(golden.names()[golden_index]) is not None:
-                    golden_index = None  # another record of the target has the name of this golden record
+                    golden_index = None  # this golden record pairs with another target record, which has its name
             matching.partners.extend(find_partners(target, index, golden, golden_index))
         return matching

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from probe_core.exports import create_deprecated_exporter
 from probe_core.model import SEVERITIES, Advice, Level, Mode, RowCounts, Suspect
 from probe_core.model.answers import Answer
 from probe_core.model.batches import RowBatch
@@ -186,21 +185,6 @@ class ReportDraft:
 
     def build(self, **fields: Any) -> Report:
         """Return the outcome so far; ``fields`` are those of ``Report`` that a draft does not have."""
-        return Report(
-            self.label,
-            self.target,
-            self.golden,
-            self.mode,
-            self.row_count,
-            self.op_count,
-            self.counts,
-            notes=tuple(self.notes),
-            problems=tuple(self.problems),
-            regions=tuple(self.regions),
-            answer=self.answer,
-            interrupted=self.interrupted,
-            **fields,
-        )
-
-
-__getattr__ = create_deprecated_exporter(__name__, {"Finder": "probe_core.plugins.protocols"})
+        shared = {name: getattr(self, name) for name in self.__slots__ if name != "check"}
+        lists = {name: tuple(value) for name, value in shared.items() if isinstance(value, list)}
+        return Report(**{**shared, **lists}, **fields)

@@ -14,14 +14,11 @@ def probe_matchers() -> list[MatcherSpec]:
 
 @hookimpl
 def probe_commands() -> list[CommandSpec]:
-    """Return the commands that need no plugin."""
+    """Return the command that needs no plugin."""
     return [
-        CommandSpec(
-            "compare", "Compare two recorded runs and say where they diverge first.", "probe_core.cli.compare:compare"
-        ),
         CommandSpec(
             "plugins",
             "List the installed plugins, their contributions, and what is broken.",
-            "probe_core.checking.command:plugins",
+            "probe_core.cli.plugins:plugins",
         ),
     ]

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
-    from probe_core.model.report import Report
     from probe_core.plugins import specs
 
 GROUP = "probe"
@@ -191,24 +190,4 @@ def probe_commands() -> list[specs.CommandSpec]:  # type: ignore[empty-body]
     Example::
 
         return [CommandSpec(name="hello", summary="Say hello.", factory="my_package.cli:hello")]
-    """
-
-
-@hookspec
-def probe_run_started(target: str, golden: str) -> None:
-    """Observe that a comparison begins. Exceptions are reported as warnings and otherwise ignored.
-
-    Example::
-
-        print("comparing", target, "with", golden)
-    """
-
-
-@hookspec
-def probe_run_finished(report: Report) -> None:
-    """Observe that a comparison has ended. Exceptions are reported as warnings and otherwise ignored.
-
-    Example::
-
-        print(report.counts.rows, "rows")
     """

@@ -169,11 +169,16 @@ class Manager:
         A plugin is left out if its hook, or ``check`` of its mapping, raises an exception.
         """
         merged: dict[str, T] = {}
-        caller: pluggy.HookCaller | None = getattr(self._pluggy.hook, hook, None)
-        for implementation in caller.get_hookimpls() if caller else ():
-            with self._guard(self.plugins[implementation.plugin_name]):
+        for plugin, implementation in self.find_implementations(hook):
+            with self._guard(plugin):
                 merged = {**check(implementation.function()), **merged}
         return merged
+
+    def find_implementations(self, hook: str) -> list[tuple[Plugin, pluggy.HookImpl]]:
+        """Return the plugins that implement a hook, each with its implementation; none if no kit declares the hook."""
+        caller: pluggy.HookCaller | None = getattr(self._pluggy.hook, hook, None)
+        implementations = caller.get_hookimpls() if caller else ()
+        return [(self.plugins[implementation.plugin_name], implementation) for implementation in implementations]
 
     def _leave_out(self, plugin: Plugin, problem: str, fix: str = "") -> None:
         self.plugins[plugin.name] = plugin
@@ -206,9 +211,7 @@ class Manager:
         if spec_type is None:
             return []
         contributions: list[Contribution] = []
-        caller: pluggy.HookCaller = getattr(self._pluggy.hook, f"probe_{kind}")
-        for implementation in caller.get_hookimpls():
-            plugin = self.plugins[implementation.plugin_name]
+        for plugin, implementation in self.find_implementations(f"probe_{kind}"):
             with self._guard(plugin):
                 returned: Any = implementation.function() or ()
                 if not isinstance(returned, Iterable):
@@ -300,17 +303,15 @@ class Manager:
             arguments: The arguments of the hook.
         """
         results = []
-        caller: pluggy.HookCaller = getattr(self._pluggy.hook, hook)
-        for implementation in caller.get_hookimpls():
-            wanted = {name: arguments[name] for name in implementation.argnames}
+        for plugin, implementation in self.find_implementations(hook):
+            passed = {name: arguments[name] for name in implementation.argnames}
             try:
-                results.append(_check_result(implementation.function(**wanted), returns))
+                results.append(_check_result(implementation.function(**passed), returns))
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # as in _guard
-                origin = self.plugins[implementation.plugin_name].origin
-                what = f"{hook} of {origin} failed: {describe_error(error)}."
-                warn(PluginError(what, describe_fix(origin.distribution)), "The comparison goes on without it.")
+                what = f"{hook} of {plugin.origin} failed: {describe_error(error)}."
+                warn(PluginError(what, describe_fix(plugin.distribution)), "The comparison goes on without it.")
         return [result for result in results if result is not None]
 
     def find_failing_plugin(self, trace: TracebackType | None) -> Plugin | None:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from probe_core.exports import add_alias, create_deprecated_exporter
 from probe_core.plugins.specs import TableSpec
 
 if TYPE_CHECKING:
@@ -405,14 +404,3 @@ class Output(Protocol):
 
     def open_files(self, opened: OpenComparison, pair: RunPair, draft: ReportDraft) -> ResultFiles:
         """Return the result files of a comparison, which are written while ``draft`` is filled."""
-
-
-add_alias(OpenComparison, "blame", "note_failure")
-__getattr__ = create_deprecated_exporter(
-    __name__,
-    dict.fromkeys(
-        ("AnswerWriter", "Highlighter", "MergeOption", "PageWriter", "Reporter", "TableWriter"), "probe_reporters.api"
-    )
-    | {"Executor": "probe_ranks.api"},
-    {"Compared": "AllResults", "Finished": "PairResult", "Opened": "OpenComparison"},
-)

@@ -14,7 +14,6 @@ from enum import Enum
 from typing import Any, Union
 
 from probe_core.errors import UserError
-from probe_core.exports import create_deprecated_exporter
 from probe_core.model.values import Mode
 from probe_core.plugins.blame import Origin, blame_plugin
 from probe_core.plugins.parameters import Parameter
@@ -221,7 +220,8 @@ class OptionSpec(ImportedSpec):
     """Options of a command that belong together.
 
     The factory is the function that is called if one of them is given: for ``compare`` a
-    ``protocols.PlanOption``, for ``merge_result`` a ``probe_reporters.MergeOption``.
+    ``protocols.PlanOption``, for ``merge_result`` a ``probe_reporters.MergeOption``, for ``plugins`` a function of the
+    manager and ``as_json`` that replaces the list and returns the exit code.
 
     Attributes:
         command: The command.
@@ -274,9 +274,12 @@ class MatcherSpec(Spec):
     Attributes:
         option: The name in ``Plan.options`` of the option that selects it; it then pairs the rows that the
             option names, and leaves the others to the plan's matcher.
+        advice: A clause that recommends it for calls that do not pair by their names and counts, such as
+            ``-f pairs calls in their order``; empty for none.
     """
 
     option: str = ""
+    advice: str = ""
 
     def is_selected_by(self, options: Mapping[str, Any]) -> bool:
         """Return True if the plan's options of plugins have a value for its option."""
@@ -365,9 +368,3 @@ KINDS: Mapping[str, type[Spec]] = {
     "schedulers": SchedulerSpec,
 }
 """The spec class of each kind of contribution."""
-
-__getattr__ = create_deprecated_exporter(
-    __name__,
-    dict.fromkeys(("ExecutorSpec", "Place", "Pool"), "probe_ranks.api")
-    | {"DumperSpec": "probe_recording.specs", "HighlightSpec": "probe_reporters.api"},
-)

@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from probe_matching.written import _format_yaml
 from probe_recording import sites
-from probe_recording.directory import StepDirectory
+from probe_recording.run_directory.directory import StepDirectory
 from probe_reporters.spreadsheet_text import neutralise
 from support import ROOT
 from support.cases import every

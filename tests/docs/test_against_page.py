@@ -13,7 +13,7 @@ from probe_pytorch import PrecisionDebugger
 from probe_recording.diff_check.call_judge import MAX_CALLS_APART, MAX_UNPAIRED_CALLS
 from probe_recording.diff_check.call_stream import LOOK_AHEAD, MAX_WAITING_CALLS
 from probe_recording.diff_check.held_tensors import MAX_COPIED_BYTES, MAX_UNREAD_RECORDS
-from probe_recording.diff_check_settings import DEFAULT_CALL_COUNT
+from probe_recording.settings.diff_check_settings import DEFAULT_CALL_COUNT
 from test_pages import ROOT, blocks
 
 PAGE = ROOT / "docs" / "against.md"

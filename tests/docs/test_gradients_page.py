@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from probe_recording.config import parse
+from probe_recording.settings.config import parse
 from probe_watch.grad_probe.rules import RuleKind, load_rules
 from probe_watch.grad_probe.settings import FIELDS, GradSettings
 from test_pages import ROOT, blocks

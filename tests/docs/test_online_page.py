@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import pytest
 from probe_online import settings
 from probe_online.hooks import OPTIONS
-from probe_recording import destination
-from probe_recording.destination import FIELDS
+from probe_recording.settings import destination
+from probe_recording.settings.destination import FIELDS
 from support import ROOT
 from support.programs.preloaded import PreloadedPopen
 

@@ -85,7 +85,7 @@ def test_the_listed_functions_are_recorded(here: Path, monkeypatch: pytest.Monke
 
 
 def test_every_field_of_the_configuration_is_told() -> None:
-    from probe_recording.config import ELSEWHERE, SECTION_FIELDS, TOP_FIELDS
+    from probe_recording.settings.config import ELSEWHERE, SECTION_FIELDS, TOP_FIELDS
 
     text = (ROOT / "docs" / "configuration.md").read_text("utf-8")
     for name in (TOP_FIELDS | set().union(*SECTION_FIELDS.values())) - ELSEWHERE:

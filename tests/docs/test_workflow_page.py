@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probe_recording.recorded_settings import REPEATED_FIELDS, REPEATED_SECTION_FIELDS
+from probe_recording.settings.recorded_settings import REPEATED_FIELDS, REPEATED_SECTION_FIELDS
 from probe_workflow import recording
 from probe_workflow.exit_codes import CheckCode
 from probe_workflow.recording import RecordedScript, RecordingEnd

@@ -196,7 +196,7 @@ def test_completing_commands_imports_none() -> None:
         capture_output=True, text=True,
     )  # fmt: skip
     names = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert not names & {"torch", "numpy", "probe_pytorch.run_command", "probe_core.cli.compare"}
+    assert not names & {"torch", "numpy", "probe_pytorch.run_command", "probe_ranks.command.compare"}
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -27,6 +27,13 @@ def test_api_has_few_names_and_the_package_gives_them_without_a_warning(
     assert not recwarn.list
 
 
+def test_names_for_recorders_of_frameworks_are_few_and_no_others() -> None:
+    framework, api = import_module("probe_recording.framework"), import_module("probe_recording.api")
+    assert len(framework.__all__) <= MAX_NAMES
+    assert not {*framework.__all__} & {*api.__all__}
+    assert all(hasattr(framework, name) for name in framework.__all__)
+
+
 @pytest.mark.parametrize("kit", KITS)
 def test_no_public_or_former_name_is_a_module_of_the_kit(kit: str) -> None:
     """An import of the module would replace the name."""

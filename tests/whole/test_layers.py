@@ -9,8 +9,8 @@ import pytest
 from importlinter.cli import lint_imports
 from support import ROOT
 
-MAX_PACKAGE_LINES, MAX_CORE_LINES = 2_450, 8_260
-"""Largest number of lines of a package of the core, and of the whole core without ``testing`` and ``checking``."""
+MAX_PACKAGE_LINES, MAX_CORE_LINES = 2_450, 8_360
+"""Largest number of lines of a package of the core, and of the whole core without ``testing``."""
 
 
 def test_imports_go_down_only(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -22,5 +22,5 @@ def test_the_core_stays_small() -> None:
     packages = Counter[str]()
     for file in (ROOT / "probe_core").rglob("*.py"):
         packages[file.relative_to(ROOT / "probe_core").parts[0]] += len(file.read_text("utf-8").splitlines())
-    del packages["testing"], packages["checking"]
+    del packages["testing"]
     assert packages.total() <= MAX_CORE_LINES and max(packages.values()) <= MAX_PACKAGE_LINES, packages

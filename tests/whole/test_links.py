@@ -14,7 +14,7 @@ from probe_precheck.results import RESULT_NAME, ResultFiles
 from probe_precheck.tables import Tables
 from probe_pytorch.debugger import PrecisionDebugger
 from probe_pytorch.storage.tensors import FileStore, PackedStore
-from probe_recording.directory import Lock, StepDirectory
+from probe_recording.run_directory.directory import Lock, StepDirectory
 from support.runs.recorded import forward, tensor, write_run
 from support.runs.recording import Recording
 

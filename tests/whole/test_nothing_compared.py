@@ -13,10 +13,10 @@ import probe_metrics.hooks
 import probe_ranks.hooks
 import probe_reporters.hooks
 import pytest
+from probe_ranks.api import run_plan
 from support.runs.answer_files import read_answer
 from support.runs.recorded import forward, scalar, tensor, write_run, write_tensor_run
 
-from probe_core.cli.running import run_plan
 from probe_core.model import Level, Measurement
 from probe_core.model.measure import OpenPair
 from probe_core.model.plan import Plan

@@ -21,7 +21,7 @@ INSIDE = re.compile(
     r"spec/|\b[Tt]he seed\b|\bseed's|\b[Dd]ecisions? [A-Z]\d{1,2}\b|(?<![\w:])D\d{1,2}\b|(?<= )\([ABCDP]\d{1,2}(?:, [ABCDP]\d{1,2})*\)"
 )
 PEER = re.compile(r"\b[Pp]eers?\b")
-TRANSFERS = ("probe_diagnosis/collectives/", "tests/plugins/diagnosis/", "test_location", "test_faults_tls")
+TRANSFERS = ("probe_diagnosis/collectives/", "tests/plugins/diagnosis/", "test_location", "test_online_faults_tls")
 """Parts of paths of code in which a peer is the other end of a transfer."""
 RULES_OF_WORDS = ("test_plain_words.py", "test_citations.py")
 """Files that name the words that others must not have."""

@@ -50,4 +50,4 @@ def test_changelog_has_a_dated_section_of_the_version() -> None:
     text = (ROOT / "CHANGELOG.md").read_text("utf-8")
     assert re.search(rf"^## \[{re.escape(__version__)}\] - \d{{4}}-\d\d-\d\d$", text, re.MULTILINE)
     headings = re.findall(r"^### (.+)$", text.split("\n## [")[1], re.MULTILINE)
-    assert headings == ["Added", "Changed", "Fixed", "Security"]
+    assert headings == ["Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"]

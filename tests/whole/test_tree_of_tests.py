@@ -18,9 +18,9 @@ FILES = [
 
 
 def mirrored(folder: Path) -> Path:
-    """Return the folder whose modules the tests in ``folder`` are of."""
-    room, *parts = folder.relative_to(TESTS).parts
-    if room == "core":
+    """Return the folder of the product that the tests in ``folder`` mirror."""
+    top, *parts = folder.relative_to(TESTS).parts
+    if top == "core":
         return ROOT.joinpath("probe_core", *parts)
     return ROOT.joinpath("plugins", parts[0], package_of(parts[0]), *parts[1:])
 
@@ -38,10 +38,30 @@ def test_no_file_is_longer_than_600_lines() -> None:
 
 def test_folders_of_tests_are_those_of_the_product() -> None:
     folders = {path.parent for path in FILES if path.name.startswith("test_")}
-    rooms = {folder for folder in folders if folder.relative_to(TESTS).parts[0] in ("core", "plugins")}
-    rooms -= {TESTS / "core", TESTS / LIVE}
-    assert len(rooms) > 20
-    assert not [str(folder) for folder in rooms if not mirrored(folder).is_dir()]
+    mirroring = {folder for folder in folders if folder.relative_to(TESTS).parts[0] in ("core", "plugins")}
+    mirroring -= {TESTS / "core", TESTS / LIVE}
+    assert len(mirroring) > 20
+    assert not [str(folder) for folder in mirroring if not mirrored(folder).is_dir()]
+
+
+def test_files_of_tests_are_named_after_a_module_a_folder_or_their_package() -> None:
+    tests = [
+        path
+        for path in FILES
+        if path.name.startswith("test_") and path.relative_to(TESTS).parts[0] in ("core", "plugins")
+        if LIVE not in path.as_posix()
+    ]
+    assert len(tests) > 300
+    assert not [str(path.relative_to(TESTS)) for path in tests if not is_named_after_its_subject(path)]
+
+
+def is_named_after_its_subject(test: Path) -> bool:
+    """Return True if the name of a file is ``test_``, the name of its subject, and perhaps an aspect."""
+    folder = mirrored(test.parent)
+    subjects = {path.stem for path in folder.iterdir() if path.suffix == ".py" or path.is_dir()}
+    subjects.add(folder.name.removeprefix("probe_"))
+    name = test.stem.removeprefix("test_")
+    return any(name == subject or name.startswith(f"{subject}_") for subject in subjects)
 
 
 @pytest.mark.parametrize("package", sorted(path.name for path in (ROOT / "plugins").iterdir() if path.is_dir()))

@@ -1,9 +1,9 @@
-"""Hooks of probe-check: its commands."""
+"""Hooks of probe-check: its commands, and the option ``--check`` of ``probe plugins``."""
 
 from __future__ import annotations
 
 from probe_core.plugins.hookspecs import hookimpl
-from probe_core.plugins.specs import CommandSpec
+from probe_core.plugins.specs import CommandSpec, Option, OptionSpec
 
 
 @hookimpl
@@ -31,4 +31,19 @@ def probe_commands() -> list[CommandSpec]:
             "probe_check.monitor.command:monitor_alerts",
             aliases=("anomaly-processor",),
         ),
+    ]
+
+
+@hookimpl
+def probe_options() -> list[OptionSpec]:
+    """Return the option of ``probe plugins`` that tries all contributions."""
+    help_text = "Try every contribution on a small pair of runs; exit with 2 if one fails."
+    return [
+        OptionSpec(
+            "plugin_check",
+            "tries every contribution on a small pair of runs",
+            "probe_check.plugin_check.output:print_check",
+            command="plugins",
+            options=(Option("check", ("--check",), help_text),),
+        )
     ]

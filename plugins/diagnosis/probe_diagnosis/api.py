@@ -12,19 +12,20 @@ if TYPE_CHECKING:
     from probe_diagnosis.answer.verdict.call_depth import CallDepth, list_call_depths
     from probe_diagnosis.frames import own_frame
     from probe_diagnosis.specs import DetectorSpec
+    from probe_diagnosis.timeline.compared_calls import ComparedCall, DifferenceKind, ValueComparison, ValueState
     from probe_diagnosis.timeline.evidence import evidence_texts
     from probe_diagnosis.timeline.timeline import Detection, Detector, Timeline
-    from probe_diagnosis.timeline.views import CallView, Difference, DifferenceKind
 
 __all__ = [
     "CallDepth",
-    "CallView",
+    "ComparedCall",
     "Detection",
     "Detector",
     "DetectorSpec",
-    "Difference",
     "DifferenceKind",
     "Timeline",
+    "ValueComparison",
+    "ValueState",
     "build_overall_answer",
     "evidence_texts",
     "list_call_depths",
@@ -42,7 +43,12 @@ __getattr__ = create_exporter(
         "specs": "DetectorSpec",
         "timeline.evidence": "evidence_texts",
         "timeline.timeline": "Detection Detector Timeline",
-        "timeline.views": "CallView Difference DifferenceKind",
+        "timeline.compared_calls": "ComparedCall DifferenceKind ValueComparison ValueState",
     },
-    renamed={"depths": "list_call_depths", "whole_answer": "build_overall_answer"},
+    renamed={
+        "CallView": "ComparedCall",
+        "Difference": "ValueComparison",
+        "depths": "list_call_depths",
+        "whole_answer": "build_overall_answer",
+    },
 )

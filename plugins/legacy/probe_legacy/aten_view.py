@@ -9,6 +9,7 @@ from probe_matching.view import ALONE, View
 
 from probe_core.model import Kind, Record, Side, Slot
 from probe_core.model.run import Run
+from probe_core.store.names import is_module
 from probe_legacy.reading.aten import ATEN, find_operators, place_of
 
 Chosen = Mapping[str, str]
@@ -44,7 +45,7 @@ def create_common_views(target: Run, golden: Run, *, has_places: bool) -> tuple[
 def _iterate_operators(run: Run) -> Iterator[tuple[str, str]]:
     """Yield the family and the operator of each call that is not of a module."""
     for name in run.names():
-        if not name.startswith("Module."):
+        if not is_module(name):
             family, _, rest = name.partition(".")
             yield family, rest.rsplit(".", 2)[0]
 
@@ -76,7 +77,7 @@ class CommonNamesView(View):
         for phase in (".forward", ".backward"):
             for name in self._run.names():
                 call = name.removesuffix(phase)
-                if call == name or call in numbers or name.startswith("Module."):
+                if call == name or call in numbers or is_module(name):
                     continue
                 family, _, rest = call.partition(".")
                 operator = rest.rpartition(".")[0]

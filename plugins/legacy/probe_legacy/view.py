@@ -21,6 +21,7 @@ from probe_core.model import Kind, Record, Side
 from probe_core.model.plan import Plan
 from probe_core.model.run import Run
 from probe_core.plugins.manager import Manager
+from probe_core.store.names import is_module
 from probe_legacy.aten_view import create_common_views
 from probe_legacy.reading.run import LegacyRun
 
@@ -122,7 +123,7 @@ def _number_calls(names: Sequence[str], inner: frozenset[str], is_older: bool) -
     for phase in (".forward", ".backward"):
         for name in names:
             call = name.removesuffix(phase)
-            if call == name or name.startswith("Module.") or call in numbers:
+            if call == name or is_module(name) or call in numbers:
                 continue
             head, _, number = call.rpartition(".")
             if call in inner:

@@ -16,11 +16,11 @@ from probe_core.model.plan import Plan
 from probe_core.model.run import Run
 from probe_core.plugins.blame import PluginError, blame_plugin
 from probe_core.plugins.manager import Manager
-from probe_core.store.names import is_gradient
+from probe_core.store.names import is_forward, is_gradient, parse_module_key
 from probe_matching.mapping import read_mapping
-from probe_matching.name_table import Dialect, Hint, NameTable, parse_module_key
+from probe_matching.name_table import Dialect, Hint, NameTable
 from probe_matching.options import NameMappings
-from probe_matching.paths import Renames
+from probe_matching.paths import ModulePathTranslator
 from probe_matching.specs import NameRule
 from probe_matching.translated import TranslatedRun
 from probe_matching.user_maps import (
@@ -73,10 +73,10 @@ class CommonNameViewer:
             entries, problems = read_api_mapping(mappings.api_mapping)
             table = with_entries(table, entries)
             notes += problems
-        renames = _create_renames(mappings, target, notes)
+        translator = _create_path_translator(mappings, target, notes)
         target_dialect, golden_dialect = (table.target, table.source) if is_reversed else (table.source, table.target)
         translated_runs = (
-            TranslatedRun(target, target_dialect, table.target, renames, "target", is_across=is_across),
+            TranslatedRun(target, target_dialect, table.target, translator, "target", is_across=is_across),
             TranslatedRun(golden, golden_dialect, table.target, None, "golden", is_across=is_across),
         )
         for run in translated_runs:
@@ -125,23 +125,23 @@ def _check_table(table: Any) -> NameTable:
     return table
 
 
-def _create_renames(mappings: NameMappings, target: Run, notes: list[str]) -> Renames | None:
+def _create_path_translator(mappings: NameMappings, target: Run, notes: list[str]) -> ModulePathTranslator | None:
     cells = read_cell_mapping(mappings.cell_mapping) if mappings.cell_mapping else {}
     layers = read_layer_mapping(mappings.layer_mapping) if mappings.layer_mapping else {}
     if not cells and not layers:
         return None
     names = [*target.names(), *target.construct.modules()]
-    renames = Renames(names, cells, layers)
+    translator = ModulePathTranslator(names, cells, layers)
     for name in names:
-        parts = parse_module_key(name)
-        if parts is not None:
-            renames(*parts[:2])
+        module = parse_module_key(name)
+        if module is not None:
+            translator(module.path, module.class_name)
     mapped_names = {*cells, *(child for children in layers.values() for child in children)}
-    unused = sorted(mapped_names - renames.used)
+    unused = sorted(mapped_names - translator.used)
     if unused:
         some = ", ".join(unused[:MAX_LISTED_MODULES])
         notes.append(f"the mapping names {format_count(len(unused), 'module')} that the target does not have: {some}")
-    return renames
+    return translator
 
 
 class DifferenceHints(Hints):
@@ -172,9 +172,9 @@ class DifferenceHints(Hints):
         """Return the hints on suspect forward calls, even if none of their rows fails."""
         names: set[str] = set()
         for suspect in suspects if self._by_name else ():
-            if "forward" in suspect.op.split("."):
-                parts = [module for key in (suspect.op, suspect.module) if (module := parse_module_key(key))]
-                names |= {self._views[0].find_common_name(suspect.op), *(part[1] for part in parts)}
+            if is_forward(suspect.op):
+                modules = [module for key in (suspect.op, suspect.module) if (module := parse_module_key(key))]
+                names |= {self._views[0].find_common_name(suspect.op), *(module.class_name for module in modules)}
         return self._emit_hints([hint for name in sorted(names) for hint in self._by_name.get(name, ())])
 
     def _emit_hints(self, new_hints: Sequence[Hint]) -> list[str]:
@@ -192,7 +192,7 @@ class DifferenceHints(Hints):
             return set()
         golden = next(row.pair.golden.name for row in matched if row.pair.golden is not None)
         keys = (op, _SLOT_SUFFIX.sub("", golden))
-        classes = {parts[1] for key in keys if (parts := parse_module_key(key))}
+        classes = {module.class_name for key in keys if (module := parse_module_key(key))}
         return classes | {view.find_common_name(key) for view, key in zip(self._views, keys)}
 
 

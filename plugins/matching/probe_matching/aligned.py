@@ -1,7 +1,7 @@
 """Matching by alignment, for runs with inserted, missing, fused or renumbered calls (``--match align``).
 
 Modules pair by their place in the model. The calls inside each pair of modules are two streams, which are
-aligned. Anchors are calls that are unique on both sides and agree in name, places, shapes, sort of dtypes and
+aligned. Anchors are calls that are unique on both sides and agree in name, places, shapes, sort of dtypes, mode and
 content (like unique lines in Bram Cohen's patience diff). Such calls pair even where both runs make them in
 another order. Between anchors the longest common subsequence of calls pairs, in which contents may differ.
 Backward calls follow their forward calls. Remaining calls between two pairs are a region, whose inputs and
@@ -13,15 +13,16 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from probe_core.matching.matching import NO_PARTNER, Matching, find_partners
-from probe_core.model import Kind, MatchKind, Record
+from probe_core.matching.matching import NO_PARTNER, Matching
+from probe_core.matching.slot_pairing import find_partners
+from probe_core.model import Kind, MatchKind, Record, Side
 from probe_core.model.plan import Plan
 from probe_core.model.run import Construct, Run
-from probe_core.store.names import canonicalize, drop_count, is_debug, is_gradient
-from probe_matching.alignment import align
+from probe_core.store.names import canonicalize, drop_count, is_backward, is_debug, is_gradient
+from probe_matching.alignment import CallCodes, align
 from probe_matching.likeness import ModulePlace, comparable, get_content, get_form, parse_place
 from probe_matching.regions import find_regions, pair_edges
 
@@ -44,13 +45,14 @@ class AlignmentMatcher:
 
 
 class _StreamCall(NamedTuple):
-    """A call in its stream: its record, codes of its kind, content and arguments, and its name.
+    """A call in its stream: its record, codes of its kind, mode and content, its name and the code of its arguments.
 
     Calls of the same kind may pair.
     """
 
     record: int
     kind: int
+    mode: int
     content: int
     name: str
     arguments: int = 0
@@ -63,7 +65,7 @@ class _Streams:
         self._runs = target, golden
         self._is_loose = target.is_loose or golden.is_loose
         self._codes: dict[object, int] = {}
-        self._modules_paired = dict(self._pair_modules())
+        self._modules_paired = self._pair_modules()
         self._homes = self._pair_homes()
         common = set(self._homes), set(self._homes.values())
         self._streams = [self._group_by_module(run, places) for run, places in zip(self._runs, common)]
@@ -107,34 +109,78 @@ class _Streams:
         """Return the forward calls of a run by the innermost module around them that both runs have."""
         streams: dict[ModulePlace | None, list[_StreamCall]] = {}
         for record in run.records():
-            if parse_place(record.key) is None and not is_debug(record.key) and not _is_backward(record.key):
+            if parse_place(record.key) is None and not is_debug(record.key) and not is_backward(record.key):
                 streams.setdefault(self._find_home(run, record.key, common_places), []).append(
-                    self._create_call(record)
+                    self._create_call(run, record)
                 )
         return streams
 
     def _collect_backward_calls(self, side: int) -> list[_StreamCall]:
         run = self._runs[side]
         keys = enumerate(run.names())
-        return [self._create_call(run.record(i)) for i, key in keys if _is_backward(key) and parse_place(key) is None]
+        return [
+            self._create_call(run, run.record(i)) for i, key in keys if is_backward(key) and parse_place(key) is None
+        ]
 
     def _has_forward_call(self, side: int, call: _StreamCall) -> bool:
         """Return True for a backward call whose forward call is recorded, and which pairs as that does."""
         return self._runs[side].find(f"{call.name.removesuffix('backward')}forward") is not None
 
-    def _pair_modules(self) -> Iterable[tuple[int, int]]:
-        """Yield pairs of module calls with equal paths; those of one module pair by content, in order."""
-        streams: list[dict[str, list[_StreamCall]]] = [{}, {}]
-        for run, stream in zip(self._runs, streams):
-            for record in run.records():
-                place = parse_place(record.key)
-                if place is not None and place[1] == "forward":
-                    content = tuple(get_content(slot) for slot in record.slots if slot.value.kind is Kind.TENSOR)
-                    kind = self._encode(place[:2])
-                    call = _StreamCall(record.index, kind, self._encode((kind, content)), record.key)
-                    stream.setdefault(place[0], []).append(call)
-        for path, calls in streams[0].items():
-            yield from _align_streams(calls, streams[1].get(path, []))
+    def _pair_modules(self) -> dict[int, int]:
+        """Return pairs of module calls with equal paths, within the pairs of the modules around them.
+
+        What remains of a path pairs wherever it is called.
+        """
+        streams = [self._group_by_path(run) for run in self._runs]
+        depths = [
+            {path: max(len(run.construct.ancestors(call.name)) for call in calls) for path, calls in stream.items()}
+            for run, stream in zip(self._runs, streams)
+        ]
+        pairs: dict[int, int] = {}
+        common = [path for path in streams[0] if path in streams[1]]
+        for path in sorted(common, key=lambda path: max(depth[path] for depth in depths)):
+            targets, goldens = (stream[path] for stream in streams)
+            golden_groups = self._group_by_parent(1, goldens, {golden: golden for golden in pairs.values()})
+            for parent, calls in self._group_by_parent(0, targets, pairs).items():
+                pairs.update(_align_streams(calls, golden_groups.get(parent, [])))
+            paired_goldens = {*pairs.values()}
+            pairs.update(
+                _align_streams(
+                    [call for call in targets if call.record not in pairs],
+                    [call for call in goldens if call.record not in paired_goldens],
+                )
+            )
+        return pairs
+
+    def _group_by_path(self, run: Run) -> dict[str, list[_StreamCall]]:
+        """Return the calls of modules by their paths."""
+        streams: dict[str, list[_StreamCall]] = {}
+        for record in run.records():
+            place = parse_place(record.key)
+            if place is not None and place[1] == "forward":
+                content = tuple(get_content(slot) for slot in record.slots if slot.value.kind is Kind.TENSOR)
+                kind = self._encode(place[:2])
+                codes = kind, self._encode_mode(run, record), self._encode((kind, content))
+                streams.setdefault(place[0], []).append(_StreamCall(record.index, *codes, record.key))
+        return streams
+
+    def _group_by_parent(
+        self, side: int, calls: Sequence[_StreamCall], goldens: Mapping[int, int]
+    ) -> dict[int, list[_StreamCall]]:
+        """Return calls by the golden module call that corresponds to the innermost paired module around each of them.
+
+        Args:
+            side: The run of the calls.
+            calls: Calls of one module.
+            goldens: The indices of golden module calls by the indices of the module calls of the run.
+        """
+        run = self._runs[side]
+        groups: dict[int, list[_StreamCall]] = {}
+        for call in calls:
+            parents = map(run.find, run.construct.ancestors(call.name))
+            parent = next((goldens[index] for index in parents if index is not None and index in goldens), NO_PARTNER)
+            groups.setdefault(parent, []).append(call)
+        return groups
 
     def _pair_homes(self) -> dict[ModulePlace, ModulePlace]:
         """Return the modules around calls that both runs have, of the target and of the golden."""
@@ -160,20 +206,22 @@ class _Streams:
                 return place
         return None
 
-    def _create_call(self, record: Record) -> _StreamCall:
+    def _create_call(self, run: Run, record: Record) -> _StreamCall:
         slots = comparable(record, self._is_loose)
         kind = drop_count(record.key), tuple(get_form(slot) for slot in slots)
         content = tuple(get_content(slot) for slot in slots if slot.value.kind is Kind.TENSOR)
         scalars = tuple((slot.path, slot.value.statistics.max) for slot in slots if slot.value.kind is Kind.SCALAR)
-        codes = self._encode(kind), self._encode((kind, content))
+        codes = self._encode(kind), self._encode_mode(run, record), self._encode((kind, content))
         return _StreamCall(record.index, *codes, canonicalize(record.key), self._encode(("arguments", scalars)))
+
+    def _encode_mode(self, run: Run, record: Record) -> int:
+        """Return a code for whether gradients flow through a call: an evaluation is another call than training."""
+        outputs = [slot.value.requires_grad for slot in record.slots if slot.side is Side.OUTPUT]
+        has_backward = run.find(record.key.replace(".forward", ".backward")) is not None
+        return self._encode(("mode", True in outputs, has_backward))
 
     def _encode(self, value: object) -> int:
         return self._codes.setdefault(value, len(self._codes))
-
-
-def _is_backward(key: str) -> bool:
-    return key.endswith(".backward")
 
 
 def _pair_backward_keys(target: str, golden: str) -> Iterable[tuple[str, str]]:
@@ -223,35 +271,37 @@ def _align_streams(targets: Sequence[_StreamCall], goldens: Sequence[_StreamCall
     start = (0, 0)
     for anchor in [*anchors, (len(targets), len(goldens))]:
         target_part, golden_part = targets[start[0] : anchor[0]], goldens[start[1] : anchor[1]]
-        aligned = align(
-            [call.kind for call in target_part],
-            [call.kind for call in golden_part],
-            [call.name for call in target_part],
-            [call.name for call in golden_part],
-            [call.content for call in target_part],
-            [call.content for call in golden_part],
-            [call.arguments for call in target_part],
-            [call.arguments for call in golden_part],
-        )
+        aligned = align(_collect_codes(target_part), _collect_codes(golden_part))
         yield from ((target_part[i].record, golden_part[j].record) for i, j in aligned)
         if anchor[0] < len(targets):
             yield targets[anchor[0]].record, goldens[anchor[1]].record
         start = anchor[0] + 1, anchor[1] + 1
 
 
+def _collect_codes(calls: Sequence[_StreamCall]) -> CallCodes:
+    return CallCodes(
+        [call.kind for call in calls],
+        [call.name for call in calls],
+        [call.mode for call in calls],
+        [call.content for call in calls],
+        [call.arguments for call in calls],
+    )
+
+
 def _find_unique_calls(targets: Sequence[_StreamCall], goldens: Sequence[_StreamCall]) -> list[tuple[int, int]]:
-    """Return the positions of calls with unique content."""
-    counts = Counter(call.content for call in targets), Counter(call.content for call in goldens)
+    """Return the positions of calls whose mode and content are unique."""
+    target_keys, golden_keys = ([(call.content, call.mode) for call in calls] for calls in (targets, goldens))
+    counts = Counter(target_keys), Counter(golden_keys)
     kinds = Counter(call.kind for call in (*targets, *goldens))  # for the only call of its kind, content adds nothing
     golden_positions = {
-        call.content: place
-        for place, call in enumerate(goldens)
-        if counts[1][call.content] == 1 and kinds[call.kind] > 2
+        key: place
+        for place, (key, call) in enumerate(zip(golden_keys, goldens))
+        if counts[1][key] == 1 and kinds[call.kind] > 2
     }
     return [
-        (place, golden_positions[call.content])
-        for place, call in enumerate(targets)
-        if counts[0][call.content] == 1 and call.content in golden_positions
+        (place, golden_positions[key])
+        for place, key in enumerate(target_keys)
+        if counts[0][key] == 1 and key in golden_positions
     ]
 
 

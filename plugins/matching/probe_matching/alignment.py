@@ -1,25 +1,24 @@
-"""Longest common subsequence of two runs' calls, with equal arguments and names as the tie-break.
+"""Longest common subsequence of two runs' calls, with equal properties of the calls as the tie-break.
 
-The weight of a pair is ``PAIR_WEIGHT``, plus ``CONTENT_WEIGHT`` for equal contents, plus ``ARGUMENTS_WEIGHT`` for equal
-arguments, plus 1 for equal full names, so the number of pairs matters most, then contents, then arguments and names.
-Equal calls at the beginnings and ends pair first, which an optimal alignment does as well. The rest is solved
-row by row on numpy vectors by Hirschberg's method in linear memory: Hirschberg, "A linear space algorithm for
-computing maximal common subsequences", CACM 18 (1975).
+The weight of a pair is ``PAIR_WEIGHT``, plus the weights of the properties that are equal. So the number of pairs
+matters most, then modes and contents, then arguments and names. Equal calls at the beginnings and ends pair first,
+which an optimal alignment does as well. The rest is solved row by row on numpy vectors by Hirschberg's method in linear
+memory: Hirschberg, "A linear space algorithm for computing maximal common subsequences", CACM 18 (1975).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-PAIR_WEIGHT = 1 << 42
-"""Weight of a pair; larger than that of any number of equal contents and names."""
+PAIR_WEIGHT = 1 << 43
+"""Weight of a pair; larger than that of any number of equal properties."""
 CONTENT_WEIGHT = 1 << 21
 """Weight of equal contents; larger than that of any number of equal arguments and names."""
-ARGUMENTS_WEIGHT = 2
-"""Weight of equal arguments; that of equal names is 1."""
+PROPERTY_WEIGHTS = np.array([2 * CONTENT_WEIGHT, CONTENT_WEIGHT, 2, 1])
+"""Weights of equal modes, contents, arguments and names."""
 
 MAX_TABLE_CELLS = 1 << 22
 """Largest number of cells that are solved at once, with a table for tracing back."""
@@ -27,43 +26,28 @@ MAX_TABLE_CELLS = 1 << 22
 IntArray = np.ndarray[Any, np.dtype[np.int64]]
 
 
-def align(
-    targets: Sequence[int],
-    goldens: Sequence[int],
-    target_names: Sequence[str],
-    golden_names: Sequence[str],
-    target_contents: Sequence[int] | None = None,
-    golden_contents: Sequence[int] | None = None,
-    target_arguments: Sequence[int] | None = None,
-    golden_arguments: Sequence[int] | None = None,
-) -> Iterator[tuple[int, int]]:
-    """Yield the pairs of positions of the best alignment, in order.
+class CallCodes(NamedTuple):
+    """The calls of a run, each property as a sequence of codes; empty for a property that is not known.
 
-    Args:
-        targets: A code for each call of the target; calls with equal codes may pair.
-        goldens: The same for the golden.
-        target_names: Full names of the target's calls.
-        golden_names: Full names of the golden's calls.
-        target_contents: A code for the content of each call of the target; None if not known.
-        golden_contents: The same for the golden.
-        target_arguments: A code for the numbers and texts that each call of the target receives; None if not
-            known.
-        golden_arguments: The same for the golden.
+    Attributes:
+        kinds: Calls with equal codes may pair.
+        names: Full names.
+        modes: Whether gradients flow through the call.
+        contents: The values that the call receives and returns.
+        arguments: The numbers and texts that the call receives.
     """
+
+    kinds: Sequence[int]
+    names: Sequence[str]
+    modes: Sequence[int] = ()
+    contents: Sequence[int] = ()
+    arguments: Sequence[int] = ()
+
+
+def align(target: CallCodes, golden: CallCodes) -> Iterator[tuple[int, int]]:
+    """Yield the pairs of positions of the best alignment, in order."""
     names: dict[str, int] = {}
-    a, b = (
-        _CallRange(
-            np.array(codes, np.int64),
-            _encode_names(call_names, names),
-            _create_code_array(contents, len(call_names)),
-            _create_code_array(arguments, len(call_names)),
-            0,
-        )
-        for codes, call_names, contents, arguments in (
-            (targets, target_names, target_contents, target_arguments),
-            (goldens, golden_names, golden_contents, golden_arguments),
-        )
-    )
+    a, b = (_create_range(calls, names) for calls in (target, golden))
     head = 0
     while head < min(len(a), len(b)) and a.is_equal_at(head, b, head):
         head += 1
@@ -75,40 +59,34 @@ def align(
     yield from ((len(a) - tail + step, len(b) - tail + step) for step in range(tail))
 
 
-def _encode_names(names: Sequence[str], name_codes: dict[str, int]) -> IntArray:
-    return np.array([name_codes.setdefault(name, len(name_codes)) for name in names], np.int64)
-
-
-def _create_code_array(codes: Sequence[int] | None, count: int) -> IntArray:
-    return np.zeros(count, np.int64) if codes is None else np.array(codes, np.int64)
+def _create_range(calls: CallCodes, name_codes: dict[str, int]) -> _CallRange:
+    names = [name_codes.setdefault(name, len(name_codes)) for name in calls.names]
+    unknown = [0] * len(names)
+    properties = [calls.modes or unknown, calls.contents or unknown, calls.arguments or unknown, names]
+    return _CallRange(np.array(calls.kinds, np.int64), np.array(properties, np.int64), 0)
 
 
 class _CallRange:
-    """A range of one run's calls, with the position of its first call in the run."""
+    """A range of one run's calls, with the position of its first call in the run.
 
-    def __init__(self, codes: IntArray, names: IntArray, contents: IntArray, arguments: IntArray, start: int) -> None:
-        self.codes, self.names, self.contents, self.arguments = codes, names, contents, arguments
-        self.start = start
+    ``properties`` has a row for each of ``PROPERTY_WEIGHTS``.
+    """
+
+    def __init__(self, kinds: IntArray, properties: IntArray, start: int) -> None:
+        self.kinds, self.properties, self.start = kinds, properties, start
 
     def __len__(self) -> int:
-        return len(self.codes)
+        return len(self.kinds)
 
     def is_equal_at(self, at: int, other: _CallRange, other_at: int) -> bool:
-        return bool(
-            self.codes[at] == other.codes[other_at]
-            and self.names[at] == other.names[other_at]
-            and self.contents[at] == other.contents[other_at]
-            and self.arguments[at] == other.arguments[other_at]
-        )
+        is_same = (self.properties[:, at] == other.properties[:, other_at]).all()
+        return bool(self.kinds[at] == other.kinds[other_at] and is_same)
 
     def select_range(self, start: int, end: int) -> _CallRange:
-        part = slice(start, end)
-        return _CallRange(
-            self.codes[part], self.names[part], self.contents[part], self.arguments[part], self.start + start
-        )
+        return _CallRange(self.kinds[start:end], self.properties[:, start:end], self.start + start)
 
     def reverse(self) -> _CallRange:
-        return _CallRange(self.codes[::-1], self.names[::-1], self.contents[::-1], self.arguments[::-1], 0)
+        return _CallRange(self.kinds[::-1], self.properties[:, ::-1], 0)
 
 
 def _yield_solution(a: _CallRange, b: _CallRange) -> Iterator[tuple[int, int]]:
@@ -131,16 +109,14 @@ def _yield_rows(a: _CallRange, b: _CallRange) -> Iterator[IntArray]:
     row = np.zeros(len(b) + 1, np.int64)
     yield row
     places: dict[int, IntArray] = {}
-    fields = (a.codes, a.names, a.contents, a.arguments)
-    for code, name, content, arguments in zip(*(field.tolist() for field in fields)):
-        columns = places.get(code)
+    for position, kind in enumerate(a.kinds.tolist()):
+        columns = places.get(kind)
         if columns is None:
-            columns = places[code] = np.flatnonzero(b.codes == code)
+            columns = places[kind] = np.flatnonzero(b.kinds == kind)
         if len(columns):
             best = row.copy()
-            weights = row[columns] + PAIR_WEIGHT + (b.names[columns] == name)
-            weights += CONTENT_WEIGHT * (b.contents[columns] == content)
-            weights += ARGUMENTS_WEIGHT * (b.arguments[columns] == arguments)
+            is_same = b.properties[:, columns] == a.properties[:, position, np.newaxis]
+            weights = row[columns] + PAIR_WEIGHT + PROPERTY_WEIGHTS @ is_same
             best[columns + 1] = np.maximum(best[columns + 1], weights)
             row = np.maximum.accumulate(best)
         yield row

@@ -15,6 +15,7 @@ from probe_core.model import Record, Value
 from probe_core.model.plan import Plan
 from probe_core.model.run import Construct, Run
 from probe_core.plugins.manager import Manager
+from probe_core.store.names import get_scope
 
 MAX_LISTED_SCOPES = 5
 
@@ -53,15 +54,15 @@ def _exclude_uncaptured(run: Run, partner_run: Run) -> tuple[Run, str]:
     missing = run.header.families.keys() - partner_run.header.families.keys()
     scopes = {scope for family in missing for scope in run.header.families[family]}
     if scopes:
-        scopes -= {name.partition(".")[0] for name in partner_run.names()}
+        scopes -= {get_scope(name) for name in partner_run.names()}
     ignored = partner_run.header.unrecorded
     if not scopes and not ignored:
         return run, ""
     names = run.names()
     left_out = {
-        place: name.partition(".")[0]
+        place: get_scope(name)
         for place, name in enumerate(names)
-        if name.partition(".")[0] in scopes or name.rsplit(".", 2)[0] in ignored
+        if get_scope(name) in scopes or name.rsplit(".", 2)[0] in ignored
     }
     if not left_out:
         return run, ""

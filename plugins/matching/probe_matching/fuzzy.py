@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from array import array
 
-from probe_core.matching.matching import Matching, find_partners, index_by_canonical_name
+from probe_core.matching.matching import Matching
+from probe_core.matching.slot_pairing import find_partners, index_by_canonical_name
 from probe_core.model import MatchKind, Record
 from probe_core.model.plan import Plan
 from probe_core.model.run import Run
 from probe_core.store.names import canonicalize, drop_count
-from probe_matching.alignment import align
+from probe_matching.alignment import CallCodes, align
 from probe_matching.likeness import comparable
 
 
@@ -32,7 +33,7 @@ class FuzzyMatcher:
         ]
         target_names = [canonicalize(key) for key in target.names()]
         golden_names = [canonicalize(key) for key in golden.names()]
-        calls = dict(align(target_codes, golden_codes, target_names, golden_names))
+        calls = dict(align(CallCodes(target_codes, target_names), CallCodes(golden_codes, golden_names)))
         aligned = set(calls)
         self._pair_leftovers(calls, target_names, golden)
         partners = array("q")

@@ -10,14 +10,24 @@ from probe_core.plugins.specs import MatcherSpec, Option, OptionSpec, ViewSpec
 def probe_matchers() -> list[MatcherSpec]:
     """Return matchers for runs whose names differ."""
     return [
-        MatcherSpec("fuzzy", "equal names except for the call count, in order", "probe_matching.fuzzy:FuzzyMatcher"),
+        MatcherSpec(
+            "fuzzy",
+            "equal names except for the call count, in order",
+            "probe_matching.fuzzy:FuzzyMatcher",
+            advice="-f pairs calls in their order",
+        ),
         MatcherSpec(
             "align",
             "calls aligned in order, with insertions and omissions",
             "probe_matching.aligned:AlignmentMatcher",
+            advice="--match align aligns the calls of both runs",
         ),
         MatcherSpec(
-            "mapping", "names paired by a yaml file", "probe_matching.mapping:MappingMatcher", option="mapping"
+            "mapping",
+            "names paired by a yaml file",
+            "probe_matching.mapping:MappingMatcher",
+            option="mapping",
+            advice="-dm pairs names by a file",
         ),
     ]
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from probe_core.model import Kind, Record, Slot
+from probe_core.store.names import parse_module_key
 from probe_matching.view import ALONE
 
-_MODULE = re.compile(r"(?:Module|Cell)\.(?:(.*)\.)?[^.]+\.(forward|backward|parameters_grad)(?:\.(\d+))?$")
 _NUMBERS = frozenset({"<class 'int'>", "<class 'float'>", "<class 'bool'>"})
 
 ModulePlace = tuple[str, str, int]
@@ -17,8 +16,8 @@ ModulePlace = tuple[str, str, int]
 
 def parse_place(key: str) -> ModulePlace | None:
     """Return the place of a module record in the model; None for other records."""
-    match = _MODULE.match(key)
-    return (match[1] or "", match[2], int(match[3] or 0)) if match else None
+    module = parse_module_key(key)
+    return (module.path, module.phase, module.number or 0) if module else None
 
 
 def get_form(slot: Slot) -> object:

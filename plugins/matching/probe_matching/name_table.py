@@ -6,13 +6,10 @@ APIs to the common ones and names their arguments.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-_API = re.compile(r"(.+)\.(\d+)\.(forward|backward)$")
-_MODULE = re.compile(r"(?:Module|Cell)\.((?:.*\.)?)([^.]+)\.(forward|backward|parameters_grad)((?:\.\d+)?)$")
 PRIMITIVE_PREFIX = "Primitive."
 
 
@@ -101,23 +98,9 @@ class NameTable:
         return replace(self, source=replace(self.source, **changes))  # type: ignore[arg-type]
 
 
-def parse_api_key(key: str) -> tuple[str, str, str] | None:
-    """Return the API, call number and phase of a record's name; None for modules and other records."""
-    match = _API.match(key)
-    if match is None or _MODULE.match(key):
-        return None
-    return match[1], match[2], match[3]
-
-
 def drop_attribute(api: str) -> str:
     """Return an API without its attribute: ``Primitive.<attribute>.<Class>`` is ``Primitive.<Class>``."""
     return f"{PRIMITIVE_PREFIX}{api.rpartition('.')[2]}" if api.startswith(PRIMITIVE_PREFIX) else api
-
-
-def parse_module_key(key: str) -> tuple[str, str, str] | None:
-    """Return the path of a module, its class, and the rest of the name; None for other records."""
-    match = _MODULE.match(key)
-    return (match[1][:-1], match[2], f"{match[3]}{match[4]}") if match else None
 
 
 class Positions:

@@ -1,18 +1,18 @@
-"""Translation of module paths: by a table of names (``-cm``), or class by class from the top (``-lm``)."""
+"""Translation of module paths: by a table of names (``-cm``), or from the outermost module inward (``-lm``)."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
 
-from probe_matching.name_table import parse_module_key
+from probe_core.store.names import parse_module_key
 
 TOP_LAYER_KEYS = ("TopLayer", "Cell")
 """Keys of a layer mapping for the children of the outermost module."""
 _PARENTHESIZED_SUFFIX = re.compile(r"\(.*\)$")
 
 
-class Renames:
+class ModulePathTranslator:
     """A function that translates the paths and classes of the target's modules to those of the golden.
 
     Attributes:
@@ -22,45 +22,48 @@ class Renames:
     def __init__(
         self,
         names: Sequence[str],
-        cells: Mapping[str, str] | None = None,
+        paths: Mapping[str, str] | None = None,
         layers: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
         """Prepare the translation.
 
         Args:
             names: The names of all records and modules of the run to translate.
-            cells: The mapping of ``-cm``: paths with classes, or parts of them.
+            paths: The mapping of ``-cm``: paths with classes, or parts of them. A part does not cut a number, so that
+                ``layer1`` is not a part of ``layer10``.
             layers: The mapping of ``-lm``: the children of each class.
         """
-        self._cells = cells or {}
+        self._paths = paths or {}
+        self._patterns = {part: _compile_part(part) for part in self._paths}
         self._layers = layers or {}
-        parts = [module for name in names if (module := parse_module_key(name))]
-        self._classes = {path: name for path, name, _ in parts} if self._layers else {}
+        modules = [module for name in names if (module := parse_module_key(name))]
+        self._classes = {module.path: module.class_name for module in modules} if self._layers else {}
         self.used: set[str] = set()
 
     def __call__(self, path: str, class_name: str) -> tuple[str, str]:
         """Return the path and class of a module's partner."""
         path = self._translate_by_layers(path) if self._layers else path
-        return self._translate_by_cells(path, class_name) if self._cells else (path, class_name)
+        return self._translate_by_paths(path, class_name) if self._paths else (path, class_name)
 
-    def _translate_by_cells(self, path: str, class_name: str) -> tuple[str, str]:
+    def _translate_by_paths(self, path: str, class_name: str) -> tuple[str, str]:
         whole = f"{path}.{class_name}" if path else class_name
-        translated = self._cells.get(whole)
-        if translated is not None:
-            self.used.add(whole)
-        else:
-            part = next((part for part in self._cells if part in whole), None)
-            if part is None:
-                return path, class_name
-            self.used.add(part)
-            translated = whole.replace(part, self._cells[part], 1)
-        head, _, tail = translated.rpartition(".")
+        key = whole if whole in self._paths else self._find_part(whole)
+        if key is None:
+            return path, class_name
+        self.used.add(key)
+        translated_path = (
+            self._paths[key] if key == whole else self._patterns[key].sub(lambda _: self._paths[key], whole, 1)
+        )
+        head, _, tail = translated_path.rpartition(".")
         return head, tail
+
+    def _find_part(self, whole: str) -> str | None:
+        return next((part for part, pattern in self._patterns.items() if pattern.search(whole)), None)
 
     def _translate_by_layers(self, path: str) -> str:
         """Translate a path from the top down; the class of each module gives the names of its children."""
         steps = path.split(".") if path else []
-        translated: list[str] = []
+        translated_steps: list[str] = []
         position = 0
         while position < len(steps):
             class_name = self._classes.get(".".join(steps[:position]), "")
@@ -70,16 +73,23 @@ class Renames:
                 if child in children:
                     self.used.add(child)
                     partner = _PARENTHESIZED_SUFFIX.sub("", children[child]).strip(".")
-                    translated += [partner] if partner else []
+                    translated_steps += [partner] if partner else []
                     position = end
                     break
             else:
-                translated.append(steps[position])
+                translated_steps.append(steps[position])
                 position += 1
-        return ".".join(translated)
+        return ".".join(translated_steps)
 
     def _find_children(self, class_name: str, is_top: bool) -> Mapping[str, str]:
         if not is_top:
             return self._layers.get(class_name, {})
         top = next((self._layers[name] for name in TOP_LAYER_KEYS if name in self._layers), {})
         return {**self._layers.get(class_name, {}), **top}
+
+
+def _compile_part(part: str) -> re.Pattern[str]:
+    """Return a pattern for a part of a path that does not begin or end within a number."""
+    before = r"(?<!\d)" if part[:1].isdigit() else ""
+    after = r"(?!\d)" if part[-1:].isdigit() else ""
+    return re.compile(before + re.escape(part) + after)

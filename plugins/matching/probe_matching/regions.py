@@ -13,7 +13,8 @@ from typing import NamedTuple
 from probe_core.matching.matching import NO_PARTNER, Matching, Region
 from probe_core.model import Kind, Record, Slot
 from probe_core.model.run import Run
-from probe_matching.likeness import get_content, is_unpaired, parse_place
+from probe_core.store.names import parse_module_key
+from probe_matching.likeness import get_content, is_unpaired
 
 
 def find_regions(target: Run, golden: Run, partner_by_index: dict[int, int]) -> Iterator[Region]:
@@ -130,8 +131,8 @@ def _group_by_phase(run: Run, indices: Iterable[int]) -> dict[str, list[Record]]
     records: dict[str, list[Record]] = {}
     for index in indices:
         key = run.names()[index]
-        place = parse_place(key)
-        records.setdefault(place[1] if place else key.rpartition(".")[2], []).append(run.record(index))
+        module = parse_module_key(key)
+        records.setdefault(module.phase if module else key.rpartition(".")[2], []).append(run.record(index))
     return records
 
 
@@ -148,7 +149,7 @@ def _find_edge_values(records: Sequence[Record], run: Run, is_entering: bool) ->
     edge_values: list[_EdgeValue] = []
     edge_record = records[0 if is_entering else -1]
     for record in records if is_entering else reversed(records):
-        start, is_of_module = run.starts[record.index], parse_place(record.key) is not None
+        start, is_of_module = run.starts[record.index], parse_module_key(record.key) is not None
         opposite_likenesses: list[object] = []
         for place, slot in enumerate(record.slots):
             if slot.value.kind is not Kind.TENSOR:

@@ -9,8 +9,9 @@ from functools import cached_property
 from probe_core.model import Kind, Record, Side, Slot, Statistics, Value
 from probe_core.model.dtypes import get_dtype_kind
 from probe_core.model.run import MAX_CACHED_SLOTS, Construct, Run
+from probe_core.store.names import BACKWARD, FORWARD, ApiKey, parse_api_key, parse_module_key
 from probe_matching.gradients import owners
-from probe_matching.name_table import UNCHANGED_SLOTS, Dialect, Positions, parse_api_key, parse_module_key
+from probe_matching.name_table import UNCHANGED_SLOTS, Dialect, Positions
 from probe_matching.view import View
 
 ModuleRename = Callable[[str, str], tuple[str, str]]
@@ -84,26 +85,26 @@ class TranslatedRun(View):
 
     def find_common_name(self, key: str) -> str:
         """Return the common name of a call's API, or of a module's class."""
-        parts = parse_module_key(key)
-        if parts is not None:
-            return self._own.classes.get(parts[1], parts[1])
-        api = self._parse_key(key)
-        return self._own.word(api[0]) if api else ""
+        module = parse_module_key(key)
+        if module is not None:
+            return self._own.classes.get(module.class_name, module.class_name)
+        call = self._parse_key(key)
+        return self._own.word(call.api) if call else ""
 
     # -- names -------------------------------------------------------------------------------------
 
-    def _parse_key(self, key: str) -> tuple[str, str, str] | None:
-        """Return the API (resolved if overloaded), call number and phase of a record's name."""
+    def _parse_key(self, key: str) -> ApiKey | None:
+        """Return the parts of a record's name, with the API resolved if it is overloaded."""
         parts = parse_api_key(key)
         if parts is None or not self._overloaded:
             return parts
-        return self._overloaded.get(key.rpartition(".")[0], parts[0]), parts[1], parts[2]
+        return parts._replace(api=self._overloaded.get(key.rpartition(".")[0], parts.api))
 
     def _find_overloaded(self) -> Iterator[tuple[str, str]]:
         """Yield calls of overloaded APIs, without their phase, with the API that they really are."""
         for index, key in enumerate(self._run.names() if self._own.overloads else ()):
             parts = parse_api_key(key)
-            overload = self._own.overloads.get(parts[0]) if parts and parts[2] == "forward" else None
+            overload = self._own.overloads.get(parts.api) if parts and parts.phase == FORWARD else None
             if overload is not None:
                 slots = self._run.record(index).slots
                 scalar_inputs = [
@@ -115,12 +116,12 @@ class TranslatedRun(View):
     def _create_common_keys(self, names: Sequence[str]) -> list[str]:
         """Return the common names of all records, each once; forward calls are numbered first."""
         counts: Counter[str] = Counter()
-        numbers: dict[tuple[str, str], int] = {}
-        for phase in ("forward", "backward"):
+        numbers: dict[tuple[str, int], int] = {}
+        for phase in (FORWARD, BACKWARD):
             for name in names:
                 parts = self._parse_key(name)
-                if parts is not None and parts[2] == phase and (call := parts[:2]) not in numbers:
-                    word = self._own.word(parts[0])
+                if parts is not None and parts.phase == phase and (call := (parts.api, parts.number)) not in numbers:
+                    word = self._own.word(parts.api)
                     numbers[call] = counts[word]
                     counts[word] += 1
         keys: list[str] = []
@@ -129,7 +130,7 @@ class TranslatedRun(View):
             if parts is None:
                 key = self._translate_module(name)
             else:
-                key = f"{self._own.word(parts[0])}.{numbers[parts[:2]]}.{parts[2]}"
+                key = f"{self._own.word(parts.api)}.{numbers[parts.api, parts.number]}.{parts.phase}"
             keys.append(key)
             self._words[name] = key
         return keys
@@ -138,12 +139,12 @@ class TranslatedRun(View):
         return self._words.get(name) or self._translate_module(name)
 
     def _translate_module(self, name: str) -> str:
-        parts = parse_module_key(name)
-        if parts is None:
+        module = parse_module_key(name)
+        if module is None:
             return name
-        path, class_name = self._rename(parts[0], parts[1])
+        path, class_name = self._rename(module.path, module.class_name)
         class_name = self._own.classes.get(class_name, class_name)
-        return ".".join(part for part in ("Module", path, class_name, parts[2]) if part)
+        return ".".join(part for part in ("Module", path, class_name, module.suffix) if part)
 
     # -- values ------------------------------------------------------------------------------------
 
@@ -152,8 +153,8 @@ class TranslatedRun(View):
         parts = self._parse_key(record.key)
         if parts is None:
             return self._find_module_paths(record)
-        api, _, phase = parts
-        if phase == "forward":
+        api = parts.api
+        if parts.phase == FORWARD:
             return [self._find_forward_path(api, slot) for slot in record.slots]
         forward = self._find_forward_record(record.key)
         if forward is None or (not self.is_loose and self._own.places(api).inputs is None):
@@ -182,8 +183,8 @@ class TranslatedRun(View):
         return None if path is None else self._positions.find_common_place(self._own.word(api), path)
 
     def _find_module_paths(self, record: Record) -> list[str | None]:
-        parts = parse_module_key(record.key)
-        slots = self._own.places(parts[1]) if parts else UNCHANGED_SLOTS
+        module = parse_module_key(record.key)
+        slots = self._own.places(module.class_name) if module else UNCHANGED_SLOTS
         paths: list[str | None] = []
         for slot in record.slots:
             path_map = {
@@ -207,7 +208,7 @@ class TranslatedRun(View):
         composites = {} if self.header.is_ours else self._own.composites
         for index, key in enumerate(self._run.names() if composites else ()):
             parts = parse_api_key(key)
-            least = composites.get(self._own.word(parts[0])) if parts and parts[2] == "backward" else None
+            least = composites.get(self._own.word(parts.api)) if parts and parts.phase == BACKWARD else None
             if least is None:
                 continue
             forward = self._find_forward_record(key)

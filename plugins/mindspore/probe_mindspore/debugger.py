@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from mindspore import nn
 from probe_recording.api import Config, Debugger
-from probe_recording.config import ConfigWarning
+from probe_recording.framework import ConfigWarning
 
 from probe_core.errors import UserError
 from probe_mindspore.process import MindSporeProcess

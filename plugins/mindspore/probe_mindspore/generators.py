@@ -8,7 +8,7 @@ and a counter of their name. Their kernels continue from these seeds, and their 
 from __future__ import annotations
 
 import mindspore
-from probe_recording.conditions import state_hash
+from probe_recording.step_facts.conditions import state_hash
 
 from probe_mindspore import compat
 

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from mindspore import nn
-from probe_recording.recorded_block import RecordedBlock, create_block_config
+from probe_recording.framework import RecordedBlock, create_block_config
 
 from probe_core.errors import UserError
 from probe_mindspore.debugger import drop_unsupported_fields

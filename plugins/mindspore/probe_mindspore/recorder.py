@@ -6,7 +6,7 @@ from typing import Any
 
 import mindspore
 from probe_recording.api import Config, ModuleCapture, Recorder
-from probe_recording.directory import StepDirectory
+from probe_recording.framework import StepDirectory
 
 from probe_mindspore import compat
 from probe_mindspore.capture.call_capture import CallCapture

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 from mindspore import Tensor
 from probe_recording.api import Config, NpyStore, Session, belongs_to_recorder
-from probe_recording.arrays import Array
-from probe_recording.directory import StepDirectory
-from probe_recording.sending.session import SendingMixin
-from probe_recording.threads import Threads
+from probe_recording.capture.threads import Threads
+from probe_recording.framework import SendingMixin, StepDirectory
+from probe_recording.values.arrays import Array
 
 from probe_mindspore import compat
 from probe_mindspore.values import MindSporeCollector

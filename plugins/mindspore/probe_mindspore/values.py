@@ -8,9 +8,9 @@ import mindspore
 import numpy as np
 from mindspore import Tensor
 from probe_recording.api import Collector, TensorLeaf, measure
-from probe_recording.arrays import Array
-from probe_recording.leaves import Plain, Save, Tree
-from probe_recording.values import Walk
+from probe_recording.values.arrays import Array
+from probe_recording.values.collector import Walk
+from probe_recording.values.leaves import Plain, Save, Tree
 
 TENSOR = "mindspore.Tensor"
 """Type of a tensor's leaf."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from probe_core.model import Cell, Kind, Op, Row, Side, Slot
+from probe_core.store.names import is_forward
 from probe_page.columns import Columns
 from probe_page.rows import GOLDEN_ONLY, REGION, SKIP, RowFacts, format_distance
 
@@ -107,7 +108,7 @@ class Ops:
     def _end_calls(self) -> None:
         for key, call in self._calls.items():
             into, out = call.into, call.out
-            if "forward" in key.split("."):
+            if is_forward(key):
                 worst = out if into is None or (out is not None and out > into) else into
                 if worst is not None:
                     self._forward[key] = worst

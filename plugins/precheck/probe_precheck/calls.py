@@ -13,11 +13,11 @@ from typing import Any, cast
 from probe_core.errors import UserError, make_printable
 from probe_core.model import Kind
 from probe_core.model.run import Run
+from probe_core.store.names import CELL_SCOPE, MODULE_SCOPE, get_scope
 from probe_precheck.model import BACKWARD, FORWARD, Call, describe_unlisted
 from probe_precheck.protocols import RecordedRun
 from probe_precheck.settings import Settings
 
-MODULE_SCOPE, CELL_SCOPE = "Module", "Cell"
 BASE_COST = 1000.0
 """Cost of a call without tensors, in elements."""
 NOT_RUN_SCOPES = frozenset({"Distributed", "MindSpeed"})
@@ -68,7 +68,7 @@ class RecordedCalls:
         self._forward: dict[str, int] = {}
         self._backward: dict[str, int] = {}
         for index, key in enumerate(run.names()):
-            scope = key.partition(".")[0]
+            scope = get_scope(key)
             if scope == MODULE_SCOPE:
                 continue
             name, _, phase = key.rpartition(".")

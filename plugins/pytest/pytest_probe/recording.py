@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import _pytest
 from probe_recording.api import Config, belongs_to_recorder
-from probe_recording.recorder_creation import new_recorder
+from probe_recording.framework import new_recorder
 
 from probe_core.errors import UserError
 from pytest_probe.step import DUMP_FILE, FRAMEWORK, RecordedStep

@@ -2,7 +2,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from probe_recording.leaves import Four
+from probe_recording.values.leaves import Four
 
 _Labels = dict[torch.dtype, tuple[str, int]]
 

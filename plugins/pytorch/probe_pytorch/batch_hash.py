@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 import torch
-from probe_recording.batch_values import BLOCK, CHUNK_BLOCKS, chunk_weight, hash_weights
+from probe_recording.step_facts.batch_values import BLOCK, CHUNK_BLOCKS, chunk_weight, hash_weights
 
 from probe_pytorch import compat
 from probe_pytorch.statistics import PLAIN

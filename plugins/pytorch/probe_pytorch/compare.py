@@ -45,8 +45,9 @@ def compare(
         UserError: An argument of the wrong type, or input that cannot be compared. A rank that cannot be
             compared is named when the others are done; their results are kept.
     """
+    from probe_ranks.command.run_paths import parse_run_paths
+
     from probe_core import console
-    from probe_core.cli.compare_file import parse_run_paths
     from probe_core.errors import UserError
     from probe_core.library import Comparison, create_plan
     from probe_core.plugins.manager import Manager

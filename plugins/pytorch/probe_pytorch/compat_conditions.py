@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 import torch
-from probe_recording.conditions import Fact
+from probe_recording.step_facts.conditions import Fact
 
 _SETTINGS = {
     "matmul_precision": "get_float32_matmul_precision",

@@ -7,7 +7,7 @@ from collections import Counter
 from functools import wraps
 from typing import Any
 
-from probe_recording.conditions import Fact
+from probe_recording.step_facts.conditions import Fact
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 from probe_recording.api import Config
+from probe_recording.framework import StepFollower
 from probe_recording.interrupts import defer_interrupts
-from probe_recording.step_follower import StepFollower
 
 from probe_core.errors import UserError
 from probe_pytorch import compat_hooks

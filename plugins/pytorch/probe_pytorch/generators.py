@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from probe_recording.conditions import Draw, state_hash
+from probe_recording.step_facts.conditions import Draw, state_hash
 
 from probe_pytorch import compat_conditions as compat
 

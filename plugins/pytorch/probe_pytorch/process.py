@@ -15,10 +15,7 @@ from probe_pytorch import compat_hooks
 class TorchProcess(Process):
     """A process that uses PyTorch: its rank in the default process group, and hooks of its optimizers."""
 
-    def _group(self) -> tuple[int, int] | None:
-        dist = torch.distributed
-        is_initialized = dist.is_available() and dist.is_initialized()
-        return (dist.get_rank(), dist.get_world_size()) if is_initialized else None
+    distributed = torch.distributed
 
     def hook_optimizers(self, before: Callable[[], None]) -> Callable[[], None]:
         """Call ``before`` before each step of each optimizer; return a function that ends this."""

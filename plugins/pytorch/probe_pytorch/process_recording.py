@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from probe_recording.api import Config
-from probe_recording.process_start.late_claim import LateClaim
-from probe_recording.recorded_block import report_recording
+from probe_recording.framework import LateClaim, report_recording
 
 from probe_pytorch.follower import Follower
 from probe_pytorch.recorder import TorchRecorder

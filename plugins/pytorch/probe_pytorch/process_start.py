@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from probe_recording.process_start.starter import ProcessStarter
+from probe_recording.framework import ProcessStarter
 
 from probe_core.errors import UserError
 
@@ -45,7 +45,7 @@ def load_process_config(path: Path) -> Config:
     Raises:
         UserError: The configuration has an error, or needs a debugger in the script.
     """
-    from probe_recording.config import TASKS, load_config
+    from probe_recording.framework import TASKS, load_config
 
     config = load_config(path)
     if config.task not in TASKS:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from probe_recording.recorded_block import RecordedBlock, create_block_config
+from probe_recording.framework import RecordedBlock, create_block_config
 from torch import nn
 
 from probe_core.errors import UserError

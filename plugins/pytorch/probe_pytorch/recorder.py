@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from probe_recording.api import Capture, Config, ModuleCapture, Recorder
-from probe_recording.directory import StepDirectory
+from probe_recording.framework import StepDirectory
 from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 

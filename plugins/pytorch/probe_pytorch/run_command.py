@@ -10,12 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from probe_recording.api import Config
-from probe_recording.config import LEVELS, TASKS, load_config, parse_steps
-from probe_recording.destination import create_destination, replace_destination
-from probe_recording.diff_check.checks import compare_with_golden
-from probe_recording.diff_check.golden_run import read_golden_run
-from probe_recording.earlier_run import settle_earlier_run
-from probe_recording.loss import format_steps
+from probe_recording.framework import (
+    LEVELS,
+    TASKS,
+    compare_with_golden,
+    create_destination,
+    format_steps,
+    load_config,
+    parse_steps,
+    read_golden_run,
+    replace_destination,
+    settle_earlier_run,
+)
 
 from probe_core import console
 from probe_core.errors import UserError, format_count

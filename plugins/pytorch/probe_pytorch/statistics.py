@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from probe_recording.leaves import NOTHING, Four
+from probe_recording.values.leaves import NOTHING, Four
 
 from probe_pytorch.compat import is_dense, is_transformed
 from probe_pytorch.gpu import measure_on_gpu

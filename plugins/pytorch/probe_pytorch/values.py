@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 from probe_recording.api import Collector, TensorLeaf
-from probe_recording.leaves import NOTHING, Four, Json, Plain, Save, StoredLeaf, Tree, quote
-from probe_recording.values import Walk
+from probe_recording.values.collector import Walk
+from probe_recording.values.leaves import NOTHING, Four, Json, Plain, Save, StoredLeaf, Tree, quote
 
 from probe_pytorch import compat
 from probe_pytorch.gpu import checksum_on_gpu

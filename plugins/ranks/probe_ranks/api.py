@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from probe_core.exports import create_exporter
 
 if TYPE_CHECKING:
+    from probe_ranks.command.plan_run import run_plan
     from probe_ranks.layout import find_ranks, match_ranks, pair_runs, parse_rank_number
     from probe_ranks.specs import PAIR_RANKS, Executor, ExecutorSpec, Place, Pool
 
@@ -20,11 +21,13 @@ __all__ = [
     "match_ranks",
     "pair_runs",
     "parse_rank_number",
+    "run_plan",
 ]
 
 __getattr__ = create_exporter(
     __name__,
     {
+        "command.plan_run": "run_plan",
         "layout": "find_ranks match_ranks pair_runs parse_rank_number",
         "specs": "PAIR_RANKS Executor ExecutorSpec Place Pool",
     },

@@ -1,10 +1,17 @@
-"""Hooks of probe-ranks: the scheduler of several ranks, the executors that need no cluster, and options."""
+"""Hooks of probe-ranks: the command compare with options, the scheduler of several ranks, and executors."""
 
 from __future__ import annotations
 
 from probe_core.plugins.hookspecs import hookimpl
-from probe_core.plugins.specs import Option, OptionSpec, SchedulerSpec
+from probe_core.plugins.specs import CommandSpec, Option, OptionSpec, SchedulerSpec
 from probe_ranks.specs import PAIR_RANKS, ExecutorSpec
+
+
+@hookimpl
+def probe_commands() -> list[CommandSpec]:
+    """Return the command ``compare``."""
+    summary = "Compare two recorded runs and say where they diverge first."
+    return [CommandSpec("compare", summary, "probe_ranks.command.compare:compare")]
 
 
 @hookimpl

@@ -1,7 +1,8 @@
 """The recording kit: parts shared by the recorders of all frameworks, and the reader of run directories.
 
 Plugins of other distributions import the names of ``probe_recording.api``, and nothing else of
-this package: its modules may change between releases.
+this package: its modules may change between releases. Plugins that are released with the kit may import
+further modules (docs/internals.md#the-recording-kit).
 """
 
 from __future__ import annotations
@@ -20,24 +21,24 @@ __getattr__ = create_exporter(
     __name__,
     {"api": " ".join(api.__all__)},
     former={
-        "arrays": "CHECKSUMS Array",
-        "attribute_patches": "AttributePatches",
-        "batch_values": "BLOCK CHUNK_BLOCKS chunk_weight create_batch_entry hash_array hash_weights "
+        "values.arrays": "CHECKSUMS Array",
+        "capture.attribute_patches": "AttributePatches",
+        "step_facts.batch_values": "BLOCK CHUNK_BLOCKS chunk_weight create_batch_entry hash_array hash_weights "
         "iterate_batch_tensors",
-        "call_recorder": "RunningCall",
-        "condition_capture": "new_condition_capture",
-        "conditions": "Conditions Draw Fact state_hash",
-        "config": "LEVELS TASKS ConfigWarning load_config parse_steps",
-        "destination": "Destination create_destination is_loopback parse_byte_count replace_destination",
+        "capture.call_recorder": "RunningCall",
+        "capture.condition_capture": "new_condition_capture",
+        "step_facts.conditions": "Conditions Draw Fact state_hash",
+        "settings.config": "LEVELS TASKS ConfigWarning load_config parse_steps",
+        "settings.destination": "Destination create_destination is_loopback parse_byte_count replace_destination",
         "diff_check.checks": "compare_with_golden",
         "diff_check.golden_run": "read_golden_run",
-        "directory": "SINGLE Lock StepDirectory remove_earlier_steps",
-        "earlier_run": "settle_earlier_run",
-        "entry": "Entry",
-        "environment": "VARIABLES read_variables",
-        "gathering": "GradientCallback GradientCollector GradientGatherer report_gradients",
-        "interceptors": "ActiveSession GradientReceiver RandomStates new_interceptor",
-        "interface": "allow_class_call",
+        "run_directory.directory": "SINGLE Lock StepDirectory remove_earlier_steps",
+        "run_directory.earlier_run": "settle_earlier_run",
+        "values.entry": "Entry",
+        "step_facts.environment": "VARIABLES read_variables",
+        "capture.gathering": "GradientCallback GradientCollector GradientGatherer report_gradients",
+        "capture.interceptors": "ActiveSession GradientReceiver RandomStates new_interceptor",
+        "recorder.interface": "allow_class_call",
         "interrupts": "defer_interrupts",
         "keeping.band": "Band BandRule Limit load_band_rule",
         "keeping.event": "Cause Event",
@@ -46,20 +47,20 @@ __getattr__ = create_exporter(
         "keeping.readings": "iterate_statistics",
         "keeping.settings": "keep_config",
         "keeping.watch": "DEFAULT_PATH Watch list_objects unwrap_single",
-        "leaves": "NOTHING Four Json Plain Save StoredLeaf Tree quote scalar",
-        "loss": "format_steps",
+        "values.leaves": "NOTHING Four Json Plain Save StoredLeaf Tree quote scalar",
+        "sessions.loss": "format_steps",
         "messages": "Notices note",
-        "module_hooks": "RunningModule",
+        "capture.module_hooks": "RunningModule",
         "process_start.late_claim": "LateClaim",
         "process_start.starter": "ProcessStarter",
         "reading.memory": "SMALL_FILE Memory check_unchanged open_memory",
         "reading.pickle_data": "MARK PickleError PickleMachine PickledCall PickledName TruncatedPickle",
         "reading.run": "pause_collection",
         "reading.tensors": "Tensors open_tensors",
-        "recorded_block": "HookSteps RecordedBlock create_block_config report_recording",
-        "recorded_settings": "RecordedSettings read_settings",
-        "recorder_creation": "new_recorder",
-        "recorder_state": "Change RecorderState",
+        "recorder.recorded_block": "HookSteps RecordedBlock create_block_config report_recording",
+        "settings.recorded_settings": "RecordedSettings read_settings",
+        "recorder.recorder_creation": "new_recorder",
+        "recorder.recorder_state": "Change RecorderState",
         "sending.body": "SentTensor SentTensors encode_body",
         "sending.message": "PREFIX PROTOCOL DamagedFrame Frame FrameError FrameKind FrameLimits Prefix SentCall "
         "encode_call_head encode_frame get_counts get_number get_numbers get_session get_text "
@@ -68,12 +69,12 @@ __getattr__ = create_exporter(
         "sending.session": "SendingMixin",
         "sending.shared": "SharedName parse_shared_name",
         "sending.tls": "create_receiver_context create_sender_context format_connection_error is_mutual",
-        "tensor_store": "Store",
+        "values.tensor_store": "Store",
         "sites": "STAND_IN Stack files_of frames_of is_operator lines_of use_stack_finder",
-        "step_follower": "StepFollower",
-        "step_phases": "NO_BACKWARD NO_STEP StepPhase StepPhases flatten_leaves",
-        "threads": "Threads",
-        "values": "SCALARS Walk",
+        "recorder.step_follower": "StepFollower",
+        "step_facts.step_phases": "NO_BACKWARD NO_STEP StepPhase StepPhases flatten_leaves",
+        "capture.threads": "Threads",
+        "values.collector": "SCALARS Walk",
     },
     renamed={
         "Ladder": "StepPhases",

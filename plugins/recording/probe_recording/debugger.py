@@ -13,15 +13,15 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar, cast
 
 from probe_core.errors import UserError, make_printable
-from probe_recording.config import Config, ConfigWarning, load_config
-from probe_recording.config_reload import ConfigReload
-from probe_recording.interface import allow_class_call, check_rank_id, parse_token_range
 from probe_recording.messages import note
-from probe_recording.process import Process
-from probe_recording.recorder import Recorder
-from probe_recording.slices import check_scheduled_tokens
-from probe_recording.stages import StageRecorders, check_stage_support
-from probe_recording.tasks import create_task_recorder
+from probe_recording.recorder.interface import allow_class_call, check_rank_id, parse_token_range
+from probe_recording.recorder.recorder import Recorder
+from probe_recording.recorder.stages import StageRecorders, check_stage_support
+from probe_recording.recorder.tasks import create_task_recorder
+from probe_recording.run_directory.process import Process
+from probe_recording.settings.config import Config, ConfigWarning, load_config
+from probe_recording.settings.config_reload import ConfigReload
+from probe_recording.settings.slices import check_scheduled_tokens
 
 R = TypeVar("R", bound=Recorder[Any])
 M = TypeVar("M")
@@ -353,18 +353,18 @@ class Debugger(ABC, Generic[R, M]):
 
     @allow_class_call
     def tokens(self, ids: Any, positions: Any = None, lengths: Any = None) -> None:
-        """Note which samples and tokens this step's batch holds, for ``probe compare --rows tokens.json``.
+        """State which samples and tokens the batch of this step contains, for ``probe compare --rows tokens.json``.
 
         Call it in each step, before or after ``start``. Tensors on a device are read when the step is
         written.
 
         Args:
-            ids: A number for each sample, the same in both runs: one a row of the batch, one a sequence of a
-                packed batch, or one a token, of shape (rows, tokens), negative for padding.
+            ids: Numbers of samples, the same in both runs: one for each row of the batch, for each sequence of a
+                packed batch, or for each token, of shape (rows, tokens), negative for padding.
             positions: The position of each token within its sample, of shape (rows, tokens), or (tokens,)
                 for a packed batch; negative for padding. None to compare rows as a whole.
             lengths: The number of tokens of each sample; places beyond them are padding. Without
-                ``positions`` the samples are packed one after the other.
+                ``positions`` the samples are packed one after the other. Not for numbers of each token.
 
         Raises:
             UserError: The shapes of the arguments do not belong together.

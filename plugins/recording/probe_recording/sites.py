@@ -14,7 +14,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 
 from probe_core.safe_text import format_safe_json
-from probe_recording.leaves import quote
+from probe_recording.values.leaves import quote
 
 Place = tuple[int, int]
 """The id of a frame's code object, and the position of the frame's instruction in it."""

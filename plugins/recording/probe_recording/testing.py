@@ -27,9 +27,9 @@ import numpy as np
 from probe_core.model import Kind, Mode
 from probe_core.plugins.protocols import Reader
 from probe_core.store.files import ERROR_FILE
-from probe_recording.arrays import Array, measure
 from probe_recording.debugger import Debugger
-from probe_recording.directory import DUMP_FILE, SINGLE
+from probe_recording.run_directory.directory import DUMP_FILE, SINGLE
+from probe_recording.values.arrays import Array, measure
 
 STATISTICS = ("Max", "Min", "Mean", "Norm")
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import click
+from probe_ranks.api import run_plan
 
 from probe_core import engine
-from probe_core.cli.running import run_plan
 from probe_core.library import create_plan
 from probe_core.model.answers import Answer
 from probe_core.model.plan import DEFAULT_FORMATS, Plan

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from probe_ranks.api import find_ranks
-from probe_recording.recorded_settings import RecordedSettings, read_settings
+from probe_recording.framework import RecordedSettings, read_settings
 
 from probe_core.errors import UserError
 from probe_core.plugins.manager import Manager

@@ -465,7 +465,7 @@ def test_a_broken_pipe_of_another_sort_is_a_defect(probe: Any, good_run: Path, m
     def broken(*_: Any, **__: Any) -> int:
         raise BrokenPipeError(32, "Broken pipe")
 
-    monkeypatch.setattr("probe_core.cli.compare.run_plan", broken)
+    monkeypatch.setattr("probe_ranks.command.compare.run_plan", broken)
     assert probe("compare", good_run, good_run) == 70
     assert "This is a defect of probe." in probe.err
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probe_recording.directory import StepDirectory
+from probe_recording.run_directory.directory import StepDirectory
 from support.runs.recorded import forward, tensor, write_run
 
 from probe_core.files import atomic

@@ -27,7 +27,7 @@ class RecordedRun:
         self.is_open = False
 
 
-@pytest.mark.parametrize("step", ["select_records", "select_contributions", "RowEvaluator", "MatchedRuns"])
+@pytest.mark.parametrize("step", ["select_records", "select_contributions", "RowEvaluator", "MatchedRuns.match"])
 def test_both_runs_are_closed_if_a_step_of_opening_fails(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = RecordedRun(), RecordedRun()
 
@@ -38,7 +38,7 @@ def test_both_runs_are_closed_if_a_step_of_opening_fails(step: str, monkeypatch:
     monkeypatch.setattr(comparison, "select_records", lambda manager, target, golden: (target, golden, []))
     monkeypatch.setattr(comparison, "select_contributions", lambda *_, **__: None)
     monkeypatch.setattr(comparison, "RowEvaluator", lambda *_: None)
-    monkeypatch.setattr(comparison, step, refuse)
+    monkeypatch.setattr(f"{comparison.__name__}.{step}", refuse)
     with pytest.raises(UserError, match="It fails"):
         RunComparison.open(PLAN, Manager([], []), Path("target"), Path("golden"))
     assert not any(run.is_open for run in runs)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from probe_matching import alignment
-from probe_matching.alignment import align
+from probe_matching.alignment import CallCodes, align
 from probe_matching.fuzzy import FuzzyMatcher
 from probe_matching.mapping import MappingMatcher
 from probe_recording.reading.run import DumpRun
@@ -22,7 +22,7 @@ from support.runs.recorded import forward, scalar, tensor, write_run
 from support.sampling import examples
 
 from probe_core.matching.exact import ExactMatcher
-from probe_core.matching.matching import RowOrder
+from probe_core.matching.row_order import RowOrder
 from probe_core.model import MatchKind
 from probe_core.model.plan import Plan
 from probe_core.store.names import canonicalize, drop_count
@@ -151,7 +151,7 @@ class TestFuzzy:
         target = {"Torch.add.1.forward": forward(tensor([2]), tensor([3]))}
         golden = {"Torch.add.0.forward": forward(tensor([2]), tensor([4]))}
         matching = FuzzyMatcher().match(open_run(tmp_path / "t", target), open_run(tmp_path / "g", golden), PLAN)
-        assert matching.matched == 0
+        assert matching.matched_count == 0
 
 
 class TestMapping:
@@ -215,7 +215,8 @@ def test_most_pairs_then_most_equal_names(ours: str, theirs: str, data: Any, sma
     names = [data.draw(st.lists(st.integers(0, 3), min_size=len(s), max_size=len(s))) for s in (ours, theirs)]
     saved, alignment.MAX_TABLE_CELLS = alignment.MAX_TABLE_CELLS, small  # small tables make it divide
     try:
-        pairs = list(align(*([ord(c) for c in s] for s in (ours, theirs)), *([str(x) for x in n] for n in names)))
+        codes = (CallCodes([ord(c) for c in s], [str(x) for x in n]) for s, n in zip((ours, theirs), names))
+        pairs = list(align(*codes))
     finally:
         alignment.MAX_TABLE_CELLS = saved
     assert all(a[0] < b[0] and a[1] < b[1] for a, b in itertools.pairwise(pairs))
@@ -226,14 +227,18 @@ def test_most_pairs_then_most_equal_names(ours: str, theirs: str, data: Any, sma
 
 def test_equal_arguments_count_more_than_equal_names() -> None:
     """Of two divisions, the one by the same number is the partner."""
-    codes, names = ([7], [7, 7]), (["div.0"], ["div.0", "div.1"])
-    assert list(align(*codes, *names)) == [(0, 0)]
-    arguments = [1], [2, 1]
-    pairs = align(*codes, *names, target_arguments=arguments[0], golden_arguments=arguments[1])
-    assert list(pairs) == [(0, 1)]
+    target, golden = CallCodes([7], ["div.0"]), CallCodes([7, 7], ["div.0", "div.1"])
+    assert list(align(target, golden)) == [(0, 0)]
+    assert list(align(target._replace(arguments=[1]), golden._replace(arguments=[2, 1]))) == [(0, 1)]
 
 
 def test_equal_contents_count_more_than_equal_arguments() -> None:
-    codes, names = ([7], [7, 7]), (["div.0"], ["div.0", "div.1"])
-    pairs = align(*codes, *names, [5], [5, 6], [1], [2, 1])
-    assert list(pairs) == [(0, 0)]
+    target = CallCodes([7], ["div.0"], contents=[5], arguments=[1])
+    golden = CallCodes([7, 7], ["div.0", "div.1"], contents=[5, 6], arguments=[2, 1])
+    assert list(align(target, golden)) == [(0, 0)]
+
+
+def test_equal_modes_count_more_than_equal_contents() -> None:
+    target = CallCodes([7], ["div.0"], modes=[1], contents=[5])
+    golden = CallCodes([7, 7], ["div.0", "div.1"], modes=[0, 1], contents=[5, 6])
+    assert list(align(target, golden)) == [(0, 1)]

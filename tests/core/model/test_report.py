@@ -116,7 +116,7 @@ def test_calls_that_may_be_mispaired_are_no_suspects(tmp_path: Path) -> None:
               for n, v in enumerate((1.0, 2.0))}  # fmt: skip
     found = report(tmp_path, target, golden)
     assert found.suspects == ()
-    assert "such as Torch.relu.forward" in found.notes[0] and "Use -f" in found.notes[0]
+    assert "such as Torch.relu.forward" in found.notes[0] and "-f pairs calls in their order" in found.notes[0]
     assert outcome(found) is Outcome.AGREE, "once calls are aligned, all that both runs made agrees"
     assert found.answer is not None and "2 further values were recorded in one run only" in found.answer.sentence
 

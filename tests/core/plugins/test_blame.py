@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from support.runs.precheck_runs import standin_run
 
-from probe_core.checking.addresses import explain_unresolved
+from probe_core.plugins.addresses import explain_unresolved
 
 pytest_plugins = ["support.standins.precheck_fixtures"]
 
@@ -459,7 +459,7 @@ def probe_commands():
 
 
 def test_a_defect_of_probe_is_still_one(probe: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("probe_core.checking.command._print_table", lambda described: 1 / 0)
+    monkeypatch.setattr("probe_core.cli.plugins._print_table", lambda described: 1 / 0)
     assert probe("plugins") == 70 and "This is a defect of probe" in probe.err
 
 

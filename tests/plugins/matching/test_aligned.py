@@ -148,7 +148,7 @@ def test_a_rounding_of_float16_keeps_the_anchors(tmp_path: Path) -> None:
 def test_runs_without_anything_in_common_match_nothing(tmp_path: Path) -> None:
     ours = opened(tmp_path / "t", call("Torch.a.0", shape=[2]))
     theirs = opened(tmp_path / "g", call("Torch.b.0", shape=[3]))
-    assert AlignmentMatcher().match(ours, theirs, PLAN).matched == 0
+    assert AlignmentMatcher().match(ours, theirs, PLAN).matched_count == 0
 
 
 # -- modules -----------------------------------------------------------------------------------------
@@ -255,3 +255,36 @@ def test_an_extra_call_of_a_module_is_left_over_and_no_other(tmp_path: Path) -> 
     target = run(*(module("act", "ReLU", n, value) for n, value in enumerate((9.0, 1.0, 2.0, 3.0))))
     golden = run(*(module("act", "ReLU", n, value) for n, value in enumerate((1.0, 2.0, 3.0))))
     assert align(tmp_path, target, golden).regions == [(["Module.act.ReLU.forward.0"], [])]
+
+
+def with_gradient(data: Data) -> Data:
+    """Return calls whose outputs require a gradient."""
+    return {key: {**record, "output": [{**leaf, "requires_grad": True} for leaf in record["output"]]}
+            for key, record in data.items()}  # fmt: skip
+
+
+@pytest.mark.parametrize("value", [1.0, 2.0])
+def test_an_evaluation_before_the_training_does_not_pair_with_it(value: float, tmp_path: Path) -> None:
+    """The evaluation computes what the golden's training computes, and another ``value`` may come of the training."""
+    target = run(call("Torch.relu.0"), with_gradient(call("Torch.relu.1", value)))
+    golden = with_gradient(call("Torch.relu.0"))
+    found = align(tmp_path, target, golden)
+    assert found.pairs == {"Torch.relu.1.forward": "Torch.relu.0.forward"}
+    assert found.regions == [(["Torch.relu.0.forward"], [])]
+
+
+def test_a_call_that_lost_its_gradient_still_pairs(tmp_path: Path) -> None:
+    target, golden = call("Torch.relu.0"), with_gradient(call("Torch.relu.0"))
+    assert align(tmp_path, target, golden).pairs == {"Torch.relu.0.forward": "Torch.relu.0.forward"}
+
+
+def test_modules_pair_within_the_modules_around_them(tmp_path: Path) -> None:
+    """Both calls of the inner module hold the same values; the outer one shows which is new."""
+    inner = [module("a.b", number=number) for number in (0, 1)]
+    outer = [module("a", "Block", number, value) for number, value in ((0, 5.0), (1, 1.0))]
+    names = [next(iter(data)) for data in outer]
+    target = run(inner[0], outer[0], inner[1], outer[1])
+    golden = run(inner[0], module("a", "Block"))
+    parents = {next(iter(data)): name for data, name in zip(inner, names)}
+    found = align(tmp_path, target, golden, parents, inside(names[0], inner[0]))
+    assert found.pairs == {"Module.a.b.Linear.forward.1": "Module.a.b.Linear.forward.0", names[1]: names[0]}

@@ -13,7 +13,7 @@ from support.runs.orders import all_pairs
 from support.runs.recorded import scalar, tensor, write_run
 from support.runs.streams import PLAN, align, backward, call, look, op, opened, run
 
-from probe_core.matching.matching import RowOrder
+from probe_core.matching.row_order import RowOrder
 from probe_core.model import MatchKind
 
 # -- backward calls and what is saved ------------------------------------------------------------------

@@ -9,8 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from probe_matching.gradients import owners
-from probe_matching.name_table import Dialect, Overload, Positions, parse_api_key, parse_module_key
-from probe_matching.paths import Renames
+from probe_matching.name_table import Dialect, Overload, Positions
 from probe_matching.translated import TranslatedRun
 from probe_mindspore.names import load_table
 from probe_mindspore.reader import MindSporeReader
@@ -30,34 +29,6 @@ OWN = Dialect(
     apis={"Mint.mean": "Torch.mean", "Functional.mean": "Torch.mean", "Mint.view": "Torch.view"},
     arguments={"Functional.mean": ["input|x", "dim|axis", "keepdim|keep_dims", "extra"]},
 )
-
-
-@pytest.mark.parametrize(
-    ("name", "parts"),
-    [
-        ("Mint.add.3.forward", ("Mint.add", "3", "forward")),
-        ("Primitive.conv2d.Conv2D.0.backward", ("Primitive.conv2d.Conv2D", "0", "backward")),
-        ("Mint.special.erfc.0.forward", ("Mint.special.erfc", "0", "forward")),
-        ("Cell.net.fc.Dense.forward.0", None),
-        ("x.0.debug", None),
-    ],
-)
-def test_what_the_name_of_a_call_says(name: str, parts: Any) -> None:
-    assert parse_api_key(name) == parts
-
-
-@pytest.mark.parametrize(
-    ("name", "parts"),
-    [
-        ("Cell.net.0.fc.Dense.forward.0", ("net.0.fc", "Dense", "forward.0")),
-        ("Module.Net.backward.2", ("", "Net", "backward.2")),
-        ("Cell.fc.Dense.parameters_grad.0", ("fc", "Dense", "parameters_grad.0")),
-        ("Module.fc.Linear.parameters_grad", ("fc", "Linear", "parameters_grad")),
-        ("Mint.add.3.forward", None),
-    ],
-)
-def test_what_the_name_of_a_module_says(name: str, parts: Any) -> None:
-    assert parse_module_key(name) == parts
 
 
 @pytest.mark.parametrize(
@@ -220,15 +191,6 @@ def test_the_built_in_table_knows_the_usual_pairs() -> None:
 
 
 # -- paths and dtypes ----------------------------------------------------------------------------------------
-
-
-def test_a_layer_mapping_takes_the_longest_name_first() -> None:
-    names = ["Cell.net.Net.forward.0", "Cell.net.a.A.forward.0", "Cell.net.a.b.B.forward.0"]
-    layers = {"Cell": {"net": ""}, "Net": {"a": "x", "a.b": "y"}, "A": {"b": "never"}}
-    renames = Renames(names, layers=layers)
-    assert renames("net.a.b", "B") == ("y", "B")
-    assert renames("net.a", "A") == ("x", "A")
-    assert renames("net.a.c", "C") == ("x.c", "C")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from probe_pytorch.batch_hash import hash_tensor
-from probe_recording.batch_values import BLOCK, CHUNK_BLOCKS, hash_array
+from probe_recording.step_facts.batch_values import BLOCK, CHUNK_BLOCKS, hash_array
 from support.references.batch_hash import MASK, hash_of_bits
 
 

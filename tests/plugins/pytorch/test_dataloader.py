@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from probe_recording.config import ConfigWarning
+from probe_recording.settings.config import ConfigWarning
 from support.runs.recording import recording
 from torch import nn
 from torch.utils.data import DataLoader

@@ -12,7 +12,7 @@ import pytest
 import torch
 from probe_pytorch import PrecisionDebugger
 from probe_pytorch.reader import PyTorchReader
-from probe_recording.config import ConfigWarning
+from probe_recording.settings.config import ConfigWarning
 from support.programs.training import raw
 from support.runs.debugged import (
     X,

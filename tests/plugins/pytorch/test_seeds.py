@@ -18,8 +18,6 @@ from support.programs import preloaded
 
 from probe_core.errors import UserError
 
-VARIABLES = ("PYTHONHASHSEED", "HCCL_DETERMINISTIC", "CUBLAS_WORKSPACE_CONFIG")
-
 
 @pytest.fixture(autouse=True)
 def restored() -> Iterator[None]:
@@ -29,18 +27,12 @@ def restored() -> Iterator[None]:
     flags = cudnn.enabled, cudnn.benchmark, cudnn.deterministic
     deterministic = torch.are_deterministic_algorithms_enabled()
     warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
-    variables = {name: os.environ.get(name) for name in VARIABLES}
     yield
     random.setstate(states[0])
     np.random.set_state(states[1])
     torch.set_rng_state(states[2])
     cudnn.enabled, cudnn.benchmark, cudnn.deterministic = flags
     torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
-    for name, value in variables.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
 
 
 def draw() -> tuple[Any, ...]:

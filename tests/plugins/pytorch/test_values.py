@@ -19,7 +19,7 @@ import pytest
 import torch
 from probe_pytorch.storage.bytes import CHECKSUMS
 from probe_pytorch.values import TorchCollector
-from probe_recording.leaves import encode
+from probe_recording.values.leaves import encode
 from support.runs.values import DENSE, STATISTICS, Pair, Point, Saved, Wrapper, int_leaf, leaf, tree
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode

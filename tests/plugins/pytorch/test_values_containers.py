@@ -13,7 +13,7 @@ import pytest
 import torch
 from probe_pytorch.storage.bytes import CHECKSUMS
 from probe_pytorch.values import TorchCollector
-from probe_recording.values import MAX_CONTAINERS, MAX_DEPTH
+from probe_recording.values.collector import MAX_CONTAINERS, MAX_DEPTH
 from support.runs.records import record_of
 from support.runs.values import DENSE, Pair, Point, Saved, int_leaf, leaf, tree
 from torch import nn

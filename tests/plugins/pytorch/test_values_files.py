@@ -15,7 +15,7 @@ import torch
 import xxhash
 from probe_pytorch.storage.bytes import CHECKSUMS
 from probe_pytorch.values import TorchCollector
-from probe_recording.leaves import encode
+from probe_recording.values.leaves import encode
 from support.cases import every
 from support.runs.values import STATISTICS, Pair, Point, Saved, Wrapper, leaf, tree
 from torch import nn

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import torch
 from probe_pytorch.reader import PyTorchReader
-from probe_recording import session as sessions
 from probe_recording.interrupts import defer_interrupts
+from probe_recording.sessions import session as sessions
 from support.faults.failing_writes import FailingWrites
 from support.sampling import places
 from torch.optim import optimizer as optimizers

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 from probe_pytorch.debugger import PrecisionDebugger
-from probe_recording.directory import Lock, RemovalResult, remove_run
+from probe_recording.run_directory.directory import Lock, RemovalResult, remove_run
 from support.programs import preloaded
 from support.programs.preloaded import PreloadedPopen
 from support.runs.recording import Recording
@@ -141,7 +141,7 @@ def test_a_rank_that_is_being_written_stays(tmp_path: Path) -> None:
     (run / "step5/rank3").mkdir(parents=True)
     (run / "step5/rank3/dump.json").write_text('{"probe": {}, "data": {}}')
     code = (
-        "import sys, pathlib; from probe_recording.directory import Lock;"
+        "import sys, pathlib; from probe_recording.run_directory.directory import Lock;"
         "lock = Lock(pathlib.Path(sys.argv[1]), 'rank3'); print('held', flush=True); sys.stdin.read()"
     )
     other = PreloadedPopen(
@@ -189,7 +189,7 @@ def test_many_ranks_that_start_over_an_old_run(tmp_path: Path) -> None:
             (run / f"step{step}/rank{rank}").mkdir(parents=True)
             (run / f"step{step}/rank{rank}/dump.json").write_text("{}")
     code = (
-        "import sys, pathlib; from probe_recording.directory import *;"
+        "import sys, pathlib; from probe_recording.run_directory.directory import *;"
         "run, label = pathlib.Path(sys.argv[1]), sys.argv[2]; lock = Lock(run, label);"
         "remove_run(run, label, 0, RemovalResult());"
         "[StepDirectory(run, step, label).write('dump.json', label) for step in range(40)]"

@@ -102,8 +102,8 @@ def test_at_once(tmp_path: Path) -> None:
     code = f"""
 import pathlib, sys, time
 from probe_core.cli.main import run
-import probe_core.cli.compare as compare
-compare.time_stamp = lambda: {STAMP!r}
+import probe_core.library as library
+library.get_time_stamp = lambda: {STAMP!r}
 pathlib.Path(sys.argv[1]).touch()
 while not pathlib.Path({str(go)!r}).exists():
     time.sleep(0.001)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probe_recording.recorded_settings import RecordedSettings
+from probe_recording.settings.recorded_settings import RecordedSettings
 from probe_workflow.golden import GoldenRun
 from probe_workflow.recording import RecordingEnd, record_script
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from probe_recording.batch_values import BLOCK, CHUNK_BLOCKS
+from probe_recording.step_facts.batch_values import BLOCK, CHUNK_BLOCKS
 
 MASK = 2**64 - 1
 

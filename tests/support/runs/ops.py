@@ -10,7 +10,7 @@ from typing import Any
 
 from probe_diagnosis.collectives.calls import CommunicationCall, Flow, Peer, load_apis
 from probe_diagnosis.difference.search import Node, search
-from probe_diagnosis.timeline.views import DIFFERS, SAME, UNJUDGED, CallView, Difference
+from probe_diagnosis.timeline.compared_calls import ComparedCall, ValueComparison, ValueState
 
 from probe_core.model import Side
 
@@ -20,53 +20,55 @@ FAULT = 1e4
 # -- making ops --------------------------------------------------------------------------------
 
 
-def value(times: float = 0.0, *, scale: float = 1.0, noise: float = NOISE, **fields: Any) -> Difference:
+def value(times: float = 0.0, *, scale: float = 1.0, noise: float = NOISE, **fields: Any) -> ValueComparison:
     """A tensor that is ``times`` what rounding explains apart."""
-    state = DIFFERS if times > 1 else SAME
-    plain = {"row": "", "side": Side.INPUT, "why": f"rms {times:g} apart" if times > 1 else ""}
-    return Difference(state=state, distance=times * (noise or 1.0) * scale, scale=scale, noise=noise, jump=JUMP,
+    state = ValueState.DIFFERS if times > 1 else ValueState.SAME
+    plain = {"row": "", "side": Side.INPUT, "evidence": f"rms {times:g} apart" if times > 1 else ""}
+    return ValueComparison(state=state, distance=times * (noise or 1.0) * scale, scale=scale, noise=noise, jump=JUMP,
                  **{**plain, **fields})  # fmt: skip
 
 
-def argument(differs: bool = True) -> Difference:
+def argument(differs: bool = True) -> ValueComparison:
     """A scalar argument."""
-    scalar = Difference("", Side.INPUT, SAME, 0.0, 1.0, is_scalar=True)
-    return scalar._replace(state=DIFFERS, distance=math.inf, why="1.05 against 1.0") if differs else scalar
+    scalar = ValueComparison("", Side.INPUT, ValueState.SAME, 0.0, 1.0, is_scalar=True)
+    return (
+        scalar._replace(state=ValueState.DIFFERS, distance=math.inf, evidence="1.05 against 1.0") if differs else scalar
+    )
 
 
-UNSET = Difference("", Side.INPUT, UNJUDGED, why="not computed yet")
+UNSET = ValueComparison("", Side.INPUT, ValueState.UNJUDGED, evidence="not computed yet")
 Valued = Any
 """A value, or how many times what rounding explains it is apart."""
 
 
-def op(name: str, inputs: Sequence[Valued] = (0,), outputs: Sequence[Valued] = (0,), **fields: Any) -> CallView:
+def op(name: str, inputs: Sequence[Valued] = (0,), outputs: Sequence[Valued] = (0,), **fields: Any) -> ComparedCall:
     """An op with these inputs and outputs."""
     values = []
     for side, found in ((Side.INPUT, inputs), (Side.OUTPUT, outputs)):
         for place, one in enumerate(found):
-            made = one if isinstance(one, Difference) else value(one)
+            made = one if isinstance(one, ValueComparison) else value(one)
             values.append(made._replace(row=f"{name}.{side.value}.{place}", side=side))
-    return CallView(name, tuple(values), **fields)
+    return ComparedCall(name, tuple(values), **fields)
 
 
-def torch(name: str, inputs: Sequence[Valued] = (0,), outputs: Sequence[Valued] = (0,), **fields: Any) -> CallView:
+def torch(name: str, inputs: Sequence[Valued] = (0,), outputs: Sequence[Valued] = (0,), **fields: Any) -> ComparedCall:
     return op(f"Torch.{name}.0.forward", inputs, outputs, **fields)
 
 
 def call(
     api: str, inputs: Sequence[Valued] = (0,), outputs: Sequence[Valued] = (0,), group: Sequence[int] = (),
     root: int | None = None, peers: Sequence[tuple[int, bool]] = (), number: int = 0,
-) -> CallView:  # fmt: skip
+) -> ComparedCall:  # fmt: skip
     found = CommunicationCall(load_apis()[api], tuple(group), root, tuple(Peer(*peer) for peer in peers))
-    return op(f"Distributed.{api}.{number}.forward", inputs, outputs, call=found)
+    return op(f"Distributed.{api}.{number}.forward", inputs, outputs, communication=found)
 
 
-def named(*ranks: Sequence[CallView]) -> list[tuple[int, str]]:
+def named(*ranks: Sequence[ComparedCall]) -> list[tuple[int, str]]:
     """Return the named ops of ranks 0, 1, …: rank and name, earliest first."""
     return told(dict(enumerate(ranks)))
 
 
-def told(ranks: dict[int, Sequence[CallView]]) -> list[tuple[int, str]]:
+def told(ranks: dict[int, Sequence[ComparedCall]]) -> list[tuple[int, str]]:
     return [(node.rank, short(node)) for node in search(ranks).first]
 
 
@@ -76,7 +78,7 @@ def short(node: Node) -> str:
     return parts[1] if parts[0] in ("Torch", "Distributed") else node.call.op
 
 
-def why(*ranks: Sequence[CallView]) -> str:
+def why(*ranks: Sequence[ComparedCall]) -> str:
     """Return the reason of the only op that is named."""
     (node,) = search(dict(enumerate(ranks))).first
     return node.why

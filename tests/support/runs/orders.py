@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from probe_core.matching.matching import RowOrder
+from probe_core.matching.row_order import RowOrder
 from probe_core.model import Pair
 
 

@@ -16,7 +16,7 @@ import pytest
 import torch
 from probe_pytorch.debugger import PrecisionDebugger
 from probe_pytorch.reader import PyTorchReader
-from probe_recording.recorder_state import RecorderState
+from probe_recording.recorder.recorder_state import RecorderState
 from torch import nn
 
 from support import TESTS

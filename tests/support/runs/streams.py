@@ -11,7 +11,8 @@ import numpy as np
 from probe_matching.aligned import AlignmentMatcher
 from probe_recording.reading.run import DumpRun
 
-from probe_core.matching.matching import NO_PARTNER, Matching, RowOrder
+from probe_core.matching.matching import NO_PARTNER, Matching
+from probe_core.matching.row_order import RowOrder
 from probe_core.model import MatchKind
 from probe_core.model.plan import Plan
 from support.runs.orders import all_pairs

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 from probe_pytorch.values import TorchCollector
-from probe_recording.leaves import encode
+from probe_recording.values.leaves import encode
 
 STATISTICS = ("Max", "Min", "Mean", "Norm")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 
 import numpy as np
-from probe_recording.arrays import Array
+from probe_recording.values.arrays import Array
 
 from probe_check.checkpoint.measurement import BLOCK_ELEMENTS
 from probe_check.checkpoint.result import Match, Relation

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from probe_recording.arrays import Array
+from probe_recording.values.arrays import Array
 
 from probe_check.checkpoint.errors import TensorProblem
 

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from probe_recording.arrays import Array
+from probe_recording.values.arrays import Array
 
 from probe_check.checkpoint.tensors import Tensor
 

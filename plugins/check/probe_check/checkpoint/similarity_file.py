@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 from pathlib import Path
 from typing import Any
 
 from probe_check.checkpoint.result import CheckpointComparison, TensorPair
+from probe_check.json_values import encode_number
 from probe_core.errors import UserError
 from probe_core.files.atomic import make_directory, write_text
 
@@ -48,13 +48,8 @@ def _create_entry(pair: TensorPair) -> dict[str, Any]:
         return {"l2": None, "cos": None, "numel": count, "shape": [first, second]}
     cosine = pair.distance.cosine
     return {
-        "l2": _encode_number(pair.distance.l2),
-        "cos": None if cosine is None else _encode_number(cosine),
+        "l2": encode_number(pair.distance.l2),
+        "cos": None if cosine is None else encode_number(cosine),
         "numel": pair.counts[0],
         "shape": first,
     }
-
-
-def _encode_number(value: float) -> float | str:
-    """Return a number as JSON can express it: NaN and infinities as texts."""
-    return value if math.isfinite(value) else repr(value)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from probe_recording.arrays import Array
+from probe_recording.values.arrays import Array
 
 from probe_check.checkpoint.byte_source import ByteSource
 from probe_check.checkpoint.elements import ElementType

@@ -11,10 +11,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from probe_recording.condition_capture import new_condition_capture
-from probe_recording.conditions import Conditions
-from probe_recording.environment import read_variables
+from probe_recording.capture.condition_capture import new_condition_capture
 from probe_recording.messages import note
+from probe_recording.step_facts.conditions import Conditions
+from probe_recording.step_facts.environment import read_variables
 
 from probe_check.config_check import collection
 from probe_check.config_check.frameworks import create_adapter
@@ -60,7 +60,7 @@ class ConfigChecker:
         self._capture = new_condition_capture(fmk)
         self._process, self._has_parameters = os.getpid(), False
         self._lost: set[str] = set()
-        self._rank = self._adapter.get_rank()
+        self._rank = self._adapter.process.rank
         model = model[0] if isinstance(model, (list, tuple)) and model else model
         if model is not None:
             self._adapter.check_model(model)

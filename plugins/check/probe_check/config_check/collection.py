@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from probe_recording.conditions import Conditions
-from probe_recording.environment import VARIABLES, read_variables
+from probe_recording.step_facts.conditions import Conditions
+from probe_recording.step_facts.environment import VARIABLES, read_variables
 
 from probe_check.config_check.pack import Scalar
 from probe_check.config_check.rules import HIDDEN_TEXT, ConfigRules, load_rules

@@ -19,7 +19,13 @@ StatisticValues = dict[str, float]
 
 
 class FrameworkAdapter(ABC):
-    """The part of ConfigChecker that knows a framework."""
+    """The part of ConfigChecker that knows a framework.
+
+    Attributes:
+        process: The process, with its rank.
+    """
+
+    process: Process
 
     @abstractmethod
     def patch_random_functions(self) -> None:
@@ -44,10 +50,6 @@ class FrameworkAdapter(ABC):
     @abstractmethod
     def measure_weights(self, model: Any) -> dict[str, StatisticValues]:
         """Return the statistics of all parameters, in float32."""
-
-    def get_rank(self) -> int:
-        """Return the rank of this process."""
-        return Process().rank
 
     def measure_inputs(self, args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the statistics of the tensors in the arguments of a model, nested like these."""

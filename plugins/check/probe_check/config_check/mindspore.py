@@ -7,10 +7,11 @@ from typing import Any
 
 import mindspore
 import numpy as np
-from mindspore import communication, nn, ops
+from mindspore import nn, ops
 
 from probe_check.config_check.framework import FrameworkAdapter, Hook, StatisticValues
 from probe_check.config_check.random_log import RANDOM_LOG, patch_functions
+from probe_check.mindspore_process import MindSporeProcess
 from probe_core.errors import UserError
 
 RANDOM_FUNCTIONS = ("rand", "randint", "randn")
@@ -19,7 +20,10 @@ SEED_NAME = "mindspore.manual_seed"
 
 
 class MindSporeAdapter(FrameworkAdapter):
-    """The part of ConfigChecker for MindSpore."""
+    """The adapter of ConfigChecker for MindSpore."""
+
+    def __init__(self) -> None:
+        self.process = MindSporeProcess()
 
     def patch_random_functions(self) -> None:
         """Replace the random functions of Python, NumPy and MindSpore."""
@@ -47,12 +51,6 @@ class MindSporeAdapter(FrameworkAdapter):
             callback(cell, args, kwargs or {})
 
         return model.register_forward_pre_hook(hook, with_kwargs=True)
-
-    def get_rank(self) -> int:
-        """Return the rank in the process group, or the one that the launcher set."""
-        if communication.GlobalComm.INITED:
-            return int(communication.get_rank())
-        return super().get_rank()
 
     def is_tensor(self, value: Any) -> bool:
         """Return True for a tensor."""

@@ -9,6 +9,7 @@ import torch
 
 from probe_check.config_check.framework import FrameworkAdapter, Hook, StatisticValues
 from probe_check.config_check.random_log import RANDOM_LOG, get_compiling_test, patch_functions
+from probe_check.torch_process import TorchProcess
 from probe_core.errors import UserError
 
 RANDOM_FUNCTIONS = ("rand", "randint", "randn", "rand_like", "randint_like", "randn_like", "manual_seed")
@@ -17,6 +18,9 @@ RANDOM_METHODS = ("exponential_", "geometric_", "log_normal_", "cauchy_")
 
 class TorchAdapter(FrameworkAdapter):
     """The adapter of ConfigChecker for PyTorch."""
+
+    def __init__(self) -> None:
+        self.process = TorchProcess()
 
     def patch_random_functions(self) -> None:
         """Replace the random functions of Python, NumPy and torch."""
@@ -40,11 +44,6 @@ class TorchAdapter(FrameworkAdapter):
                 callback(module, args, kwargs)
 
         return model.register_forward_pre_hook(hook, with_kwargs=True)
-
-    def get_rank(self) -> int:
-        """Return the rank in the process group, or the rank from the environment of the launcher."""
-        dist = torch.distributed
-        return dist.get_rank() if dist.is_available() and dist.is_initialized() else super().get_rank()
 
     def is_tensor(self, value: Any) -> bool:
         """Return True for a tensor."""

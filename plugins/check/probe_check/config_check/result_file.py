@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import Any
 
 from probe_check.config_check.comparison import ConfigComparison
 from probe_check.config_check.items import ConfigDifference, Gap, ItemResult
+from probe_check.json_values import encode_number
 from probe_core.files.atomic import write_text
 
 RESULT_FILE = "result.json"
@@ -48,8 +48,8 @@ def _encode_difference(difference: ConfigDifference) -> dict[str, Any]:
         "kind": difference.condition.kind.value,
         "name": difference.condition.name,
         "statistic": difference.statistic or None,
-        "bench": _encode_number(difference.condition.golden),
-        "cmp": _encode_number(difference.condition.target),
+        "bench": encode_number(difference.condition.golden),
+        "cmp": encode_number(difference.condition.target),
         "level": difference.level.value,
         "item": difference.item.value,
         "step": difference.step,
@@ -59,7 +59,3 @@ def _encode_difference(difference: ConfigDifference) -> dict[str, Any]:
 
 def _encode_gap(gap: Gap) -> dict[str, Any]:
     return {"kind": gap.kind.value, "item": gap.item.value, "side": gap.side, "names": list(gap.names)}
-
-
-def _encode_number(value: object) -> object:
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

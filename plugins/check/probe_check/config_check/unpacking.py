@@ -7,7 +7,7 @@ import shutil
 from contextlib import closing
 from pathlib import Path
 
-from probe_recording.environment import VARIABLES
+from probe_recording.step_facts.environment import VARIABLES
 
 from probe_check.config_check.items import PackItem
 from probe_check.config_check.pack import Pack, Scalar, open_pack

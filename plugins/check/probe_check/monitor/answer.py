@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from probe_recording.keeping.band import load_band_rule
 
+from probe_check.json_values import encode_number
 from probe_check.monitor import sentences
 from probe_check.monitor.run_reader import MonitoredRun
 from probe_check.monitor.verdict import MonitorFinding, MonitorVerdict
@@ -50,12 +50,7 @@ def _encode_finding(finding: MonitorFinding) -> dict[str, Any]:
         "name": series.name,
         "micro_step": series.micro_step,
         "operation": finding.operation,
-        "value": _encode_number(finding.value),
-        "usual": _encode_number(finding.level),
-        "highest": _encode_number(finding.highest),
+        "value": encode_number(finding.value),
+        "usual": encode_number(finding.level),
+        "highest": encode_number(finding.highest),
     }
-
-
-def _encode_number(value: float | None) -> float | str | None:
-    """Return a number as JSON can express it: NaN and infinities as texts."""
-    return value if value is None or math.isfinite(value) else repr(value)

@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from probe_recording.arrays import Array
+from probe_recording.values.arrays import Array
 
 SMALLEST_SQUARED = 1e-150
 """Norms below this come from squares that float64 cannot represent with full precision."""
 
 
 def measure_array(array: Array, operations: Sequence[str], epsilon: float) -> tuple[float, ...]:
-    """Return the results of operations on an array, as ``pytorch_measure.measure`` defines them.
+    """Return the results of operations on an array, as ``pytorch.measurement.measure`` defines them.
 
     Args:
         array: The array.

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import mindspore
-from mindspore import communication, nn
-from probe_recording.api import Process
+from mindspore import nn
 
+from probe_check.mindspore_process import MindSporeProcess
 from probe_check.monitor.array_measure import measure_array
 from probe_check.monitor.figures import Figures
 from probe_check.monitor.names import Namer, is_inside, list_spellings
@@ -32,17 +32,6 @@ MOMENT_ATTRIBUTES = (
     (Task.SECOND_MOMENT, ("moment2", "moments2", "exp_avg_sq")),
 )
 """Attributes of optimizers with the moments of all parameters, in the order of the parameters."""
-
-
-class MindSporeProcess(Process):
-    """A process that uses MindSpore: its rank in the default communication group."""
-
-    rank_variable, size_variable = "RANK_ID", "RANK_SIZE"
-
-    def _group(self) -> tuple[int, int] | None:
-        if not communication.GlobalComm.INITED:
-            return None
-        return int(communication.get_rank()), int(communication.get_group_size())
 
 
 class MindSporeObserver(Observer):
@@ -87,10 +76,10 @@ class MindSporeObserver(Observer):
             listener.observe_step_start()
             self._gradients = ()
 
-        self.optimizer.register_forward_pre_hook(receive_gradients)
-        self.optimizer.register_forward_hook(lambda *_: listener.observe_step_end())
+        self._step_hooks.append(self.optimizer.register_forward_pre_hook(receive_gradients))
+        self._step_hooks.append(self.optimizer.register_forward_hook(lambda *_: listener.observe_step_end()))
 
-    def hook_ends(self, callback: Callable[[], None]) -> None:
+    def hook_step_ends(self, callback: Callable[[], None]) -> None:
         """Refuse ``record_steps``.
 
         Raises:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from probe_recording.api import Process
@@ -34,6 +35,28 @@ class StepListener(Protocol):
         """End the monitoring because of an error; the training goes on."""
 
 
+@dataclass(frozen=True, slots=True)
+class TrainingNotes:
+    """Results of an observer other than figures.
+
+    Attributes:
+        structure: The structure of the models; None if it is not noted.
+        module_stacks: The call stack of each module.
+        communication_stacks: The call stacks of each collective operation; None if they are not noted.
+    """
+
+    structure: Mapping[str, Any] | None = None
+    module_stacks: Mapping[str, str] = field(default_factory=dict)
+    communication_stacks: Mapping[str, set[str]] | None = None
+
+
+class StepHook(Protocol):
+    """A hook around the steps of an optimizer."""
+
+    def remove(self) -> None:
+        """Remove the hook."""
+
+
 class Observer(ABC):
     """An observer of one framework; it keeps the figures of the present step until ``take``.
 
@@ -53,14 +76,15 @@ class Observer(ABC):
         self.models = tuple(models)
         self.optimizer = optimizer
         self.micro_steps = micro_steps
+        self._step_hooks: list[StepHook] = []
 
     @abstractmethod
     def hook_steps(self, listener: StepListener) -> None:
         """Call ``observe_step_start`` and ``observe_step_end`` of the listener around each step of the optimizer."""
 
     @abstractmethod
-    def hook_ends(self, callback: Callable[[], None]) -> None:
-        """Call a function after each step of the optimizer, when no hook of it runs any more.
+    def hook_step_ends(self, callback: Callable[[], None]) -> None:
+        """Call a function after each step of the optimizer, when all hooks of the step have run.
 
         Raises:
             UserError: The framework has no such place.
@@ -77,6 +101,12 @@ class Observer(ABC):
     @abstractmethod
     def remove(self) -> None:
         """Remove the hooks of ``install``."""
+
+    def close(self) -> None:
+        """Remove all hooks, also those around the steps."""
+        self.remove()
+        while self._step_hooks:
+            self._step_hooks.pop().remove()
 
     @abstractmethod
     def observe_before(self) -> None:
@@ -102,17 +132,9 @@ class Observer(ABC):
         """Return the tensors whose distributions are written, by their tags, and forget them."""
         return {}
 
-    def get_structure(self) -> Mapping[str, Any] | None:
-        """Return the structure of the models; None if it is not noted."""
-        return None
-
-    def take_stacks(self) -> Mapping[str, str]:
-        """Return the call stack of each module, and note no more of them."""
-        return {}
-
-    def get_communication_stacks(self) -> Mapping[str, set[str]] | None:
-        """Return the call stacks of each collective operation; None if they are not noted."""
-        return None
+    def take_notes(self) -> TrainingNotes:
+        """Return what was noted besides figures, and stop noting call stacks of modules."""
+        return TrainingNotes()
 
     def get_group_position(self, process_group: Any) -> tuple[int, tuple[int, ...]]:
         """Return the position of this process in a process group, and the ranks of the group."""

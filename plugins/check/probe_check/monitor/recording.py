@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from probe_recording.api import Debugger
+from probe_recording.api import Debugger, DumperSpec
 from probe_recording.messages import note
-from probe_recording.specs import DumperSpec
 
 from probe_check.monitor import sentences
 from probe_core.errors import UserError, describe_error

@@ -26,33 +26,31 @@ class OneTimeReports:
     def __init__(self) -> None:
         self._first_step: int | None = None
 
-    def report_and_end(self, observer: Observer, step: int) -> None:
-        """Write the structure of the models, or print collective operations, and end the program.
+    def report_and_end(self, observer: Observer, step: int, directory: Path | None) -> None:
+        """Write call stacks and the structure of the models, or print collective operations, and end the program.
 
         Raises:
-            SystemExit: The configuration requests nothing else.
+            SystemExit: The configuration requests nothing but the structure or the collective operations.
+            UserError: A file cannot be written.
         """
         if self._first_step is None:
             self._first_step = step
-        structure = observer.get_structure()
-        if structure is not None:
-            path = write_structure(structure, observer.process.rank)
+        notes = observer.take_notes()
+        if notes.module_stacks and directory is not None:
+            _write_stacks(notes.module_stacks, directory)
+        if notes.structure is not None:
+            path = write_structure(notes.structure, observer.process.rank)
             _end_program(f'the structure of the model is in {path}; "print_struct" ends the training.')
-        stacks = observer.get_communication_stacks()
-        if stacks is not None and step > self._first_step:
-            print_stacks(stacks)
+        if notes.communication_stacks is not None and step > self._first_step:
+            print_stacks(notes.communication_stacks)
             _end_program('"cc_log_only" ends the training after its first step.')
 
-    def write_stacks(self, stacks: Mapping[str, str], directory: Path) -> None:
-        """Write the call stacks of modules, if there are any.
 
-        Raises:
-            UserError: The file cannot be written.
-        """
-        path = directory / STACK_FILE
-        if stacks and not path.exists():
-            make_directory(directory)
-            write_text(path, format_csv([STACK_HEADER, *stacks.items()]))
+def _write_stacks(stacks: Mapping[str, str], directory: Path) -> None:
+    path = directory / STACK_FILE
+    if not path.exists():
+        make_directory(directory)
+        write_text(path, format_csv([STACK_HEADER, *stacks.items()]))
 
 
 def write_structure(structure: Mapping[str, Any], rank: int) -> Path:

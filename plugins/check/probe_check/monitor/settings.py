@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from probe_recording.api import Fields
-from probe_recording.config import ConfigWarning
+from probe_recording.framework import ConfigWarning
 
 from probe_check.monitor.alert_settings import AlertSettings, parse_alert
 from probe_check.monitor.directories import parse_time

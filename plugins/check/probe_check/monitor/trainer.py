@@ -111,7 +111,7 @@ class TrainerMon:
                 self._start(self._settings, self._settings.start_step)
             observer.hook_steps(self)
         except BaseException:
-            observer.remove()
+            observer.close()
             self._observer = None
             raise
         atexit.register(self.close)
@@ -121,6 +121,8 @@ class TrainerMon:
         if os.getpid() != self._pid:
             return
         self._stop()
+        if self._observer is not None:
+            self._observer.close()
         if self._alerts is not None and self._alerts.recorder is not None:
             self._alerts.recorder.finish()
 
@@ -171,7 +173,7 @@ class TrainerMon:
         alerts.configure(settings)
         if settings.alert.recorded_steps and alerts.recorder is None:
             alerts.recorder = StepRecorder(observer.framework, directory, observer.models)
-            observer.hook_ends(alerts.recorder.end_step)
+            observer.hook_step_ends(alerts.recorder.end_step)
         observer.install(settings, self)
         self._is_observed = schedule.includes(self.step)
 
@@ -227,7 +229,7 @@ class TrainerMon:
         if self.is_observed and self._observer is not None:
             try:
                 self._observer.observe_before()
-                self._reports.report_and_end(self._observer, self.step)
+                self._reports.report_and_end(self._observer, self.step, self.directory)
             except Exception as error:  # of the framework: the training must go on
                 self.fail(error)
 
@@ -268,8 +270,6 @@ class TrainerMon:
         step = self.step
         figures = observer.take()
         self._output.write(step, figures)
-        if self.directory is not None:
-            self._reports.write_stacks(observer.take_stacks(), self.directory)
         for tag, values in observer.take_histograms().items():
             self._output.add_histogram(tag, values, step)
         if self._schedule is not None:
@@ -288,7 +288,7 @@ def create_observer(
     """
     torch: Any = sys.modules.get("torch")
     if torch is not None and models and all(isinstance(model, torch.nn.Module) for model in models):
-        from probe_check.monitor.pytorch import TorchObserver
+        from probe_check.monitor.pytorch.observer import TorchObserver
 
         return TorchObserver(models, optimizer, micro_steps, groups, has_main_grad)
     mindspore: Any = sys.modules.get("mindspore")

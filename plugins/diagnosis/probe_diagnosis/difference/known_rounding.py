@@ -49,7 +49,7 @@ class KnownRounding:
             noise: The coarsest rounding so far. A value is known as well if its distance relative to its scale is that
                 of a known value, as for a gradient that was clipped.
         """
-        if not self.values or self._calls.has_other_argument[number]:
+        if not self.values or self._calls.has_differing_argument[number]:
             return False
         differing_values = {*collect_differing_values(self._calls, number)}
         if differing_values.isdisjoint(self.values) and not self._are_multiples(differing_values, noise):
@@ -65,7 +65,7 @@ class KnownRounding:
             input_distance: The largest difference of its inputs, as a multiple of rounding.
             noise: The coarsest rounding so far.
         """
-        if not self._carried or input_distance <= 1 or self._calls.has_other_argument[number]:
+        if not self._carried or input_distance <= 1 or self._calls.has_differing_argument[number]:
             return False
         if self._cursor.is_backward[number] or self._cursor.is_of_optimizer():
             return False
@@ -110,7 +110,7 @@ def _collect_ratios(values: Iterable[Fingerprint]) -> set[float]:
 
 def collect_differing_values(calls: CallColumns, number: int, *, outputs_only: bool = False) -> list[Fingerprint]:
     """Return the values of a call that differ."""
-    lines = calls.lines(number)
+    lines = calls.get_lines(number)
     rows = calls.table.lines[lines.start : lines.stop]
     is_selected = rows["state"] == DIFFERS_CODE
     if outputs_only:
@@ -120,7 +120,7 @@ def collect_differing_values(calls: CallColumns, number: int, *, outputs_only: b
 
 def _collect_inputs_beyond(calls: CallColumns, number: int, noise: float) -> set[Fingerprint]:
     """Return the input tensors of a call that differ by more than rounding."""
-    lines = calls.lines(number)
+    lines = calls.get_lines(number)
     rows = calls.table.lines[lines.start : lines.stop]
     is_input = IS_SOURCE[rows["side"]] & (rows["flags"] & IS_SCALAR == 0)
     is_beyond = is_input & (measure_multiples(rows, rows["scale"], noise) > 1)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from probe_core.model.columns import Array
-from probe_core.store.names import is_gradient
+from probe_core.store.names import is_backward, is_gradient
 from probe_diagnosis.difference.nodes import Fingerprint
 from probe_diagnosis.timeline.call_columns import CallColumns
-from probe_diagnosis.timeline.order import has_own_scale, is_backward
+from probe_diagnosis.timeline.order import has_own_scale
 from probe_diagnosis.timeline.value_table import (
     DIFFERS_CODE,
     IS_IN_REGION,
@@ -53,7 +53,7 @@ class LargestDifferences:
     output_lines: Sequence[int]
     scaled_output_distances: Sequence[float]
     scaled_output_lines: Sequence[int]
-    agrees: Sequence[bool]
+    outputs_agree: Sequence[bool]
     not_compared: Sequence[int]
     is_of_parameters: Sequence[bool]
     returns_difference: Sequence[bool]
@@ -94,7 +94,7 @@ class LargestDifferences:
         return self._find_largest_row(number, is_input & ~is_known, rows["scale"])
 
     def _get_rows(self, number: int) -> Array:
-        lines = self.calls.lines(number)
+        lines = self.calls.get_lines(number)
         return self.calls.table.lines[lines.start : lines.stop]
 
     def _exclude_known(
@@ -119,7 +119,7 @@ def compute_largest_differences(calls: CallColumns, order: Sequence[int], noise:
         order: Their numbers in the order of their effects.
         noise: The relative distance that rounding explains before the first call.
     """
-    table, call_of = calls.table, calls.call_of
+    table, call_of = calls.table, calls.call_numbers
     lines, is_source = table.lines, table.is_source
     bounds = _compute_noise(calls, order, noise)
     multiples = measure_multiples(lines, lines["scale"], bounds[call_of])
@@ -140,8 +140,8 @@ def compute_largest_differences(calls: CallColumns, order: Sequence[int], noise:
         output_lines=output_lines,
         scaled_output_distances=scaled_output_distances.tolist(),
         scaled_output_lines=scaled_output_lines,
-        agrees=calls.agrees.tolist(),
-        not_compared=calls.lacking.tolist(),
+        outputs_agree=calls.outputs_agree.tolist(),
+        not_compared=calls.not_compared_counts.tolist(),
         is_of_parameters=is_of_parameters,
         returns_difference=calls.has_any(table.differs & ~is_source).tolist(),
         returns_in_region=calls.has_any(is_in_region & ~is_source).tolist(),
@@ -160,8 +160,8 @@ def _compute_noise(calls: CallColumns, order: Sequence[int], noise: float) -> Ar
 def _find_largest(calls: CallColumns, multiples: Array) -> tuple[Array, Sequence[int]]:
     """Return the largest multiple of each call, and the first line that has it; -1 if all are 0."""
     largest = calls.find_largest(multiples)
-    lines = np.flatnonzero((multiples > 0) & (multiples == largest[calls.call_of]))
-    owners = calls.call_of[lines]
+    lines = np.flatnonzero((multiples > 0) & (multiples == largest[calls.call_numbers]))
+    owners = calls.call_numbers[lines]
     is_first = np.diff(owners, prepend=-1) != 0
     first_lines = np.full(len(calls), -1)
     first_lines[owners[is_first]] = lines[is_first]

@@ -9,9 +9,9 @@ from probe_diagnosis.collectives.calls import CommunicationCall, Flow
 from probe_diagnosis.difference.differing_values import find_first_differing
 from probe_diagnosis.difference.explanations import explain_input, find_largest_difference
 from probe_diagnosis.difference.nodes import RankHistory
-from probe_diagnosis.difference.reasons import Cause, DivergenceReason
+from probe_diagnosis.difference.reasons import CauseKind, DivergenceReason
 from probe_diagnosis.difference.walking import Walker
-from probe_diagnosis.timeline.views import UNJUDGED, CallView
+from probe_diagnosis.timeline.compared_calls import ComparedCall, ValueState
 
 
 class Meetings:
@@ -53,9 +53,9 @@ class Meetings:
     def _is_send_missing(self, walker: Walker) -> bool:
         """Return True for a rank that waits for a send that the rest of the sender's record lacks."""
         op = walker.cursor.call
-        if op is None or op.call is None or op.call.api.flow not in (Flow.RECEIVE, Flow.EXCHANGE):
+        if op is None or op.communication is None or op.communication.api.flow not in (Flow.RECEIVE, Flow.EXCHANGE):
             return False
-        for peer in op.call.peers:
+        for peer in op.communication.peers:
             if not peer.sends and not self._sent.get((peer.rank, walker.cursor.rank)) and peer.rank in self._walkers:
                 sender = self._walkers[peer.rank]
                 rest = sender.cursor.iterate_communication()
@@ -76,8 +76,8 @@ class Meetings:
             True if the rank passed.
         """
         op = walker.cursor.call
-        assert op is not None and op.call is not None
-        call = op.call
+        assert op is not None and op.communication is not None
+        call = op.communication
         if call.api.flow not in (Flow.SEND, Flow.RECEIVE, Flow.EXCHANGE):
             return False
         call_id = (walker.cursor.rank, walker.cursor.index)
@@ -103,7 +103,7 @@ class Meetings:
         walker.cursor.pass_communication()
         return True
 
-    def _send(self, walker: Walker, op: CallView, call: CommunicationCall) -> None:
+    def _send(self, walker: Walker, op: ComparedCall, call: CommunicationCall) -> None:
         """Send the rank's history, with the difference of its inputs, to each receiver of the call."""
         sent_distance = _inspect_inputs(walker, op)
         for peer in call.peers:
@@ -112,7 +112,7 @@ class Meetings:
                 self._sent.setdefault(channel, deque()).append((walker.history.copy(), sent_distance))
 
     def _receive(
-        self, walker: Walker, op: CallView, arrived: Sequence[tuple[RankHistory, float]], unknown: Sequence[int]
+        self, walker: Walker, op: ComparedCall, arrived: Sequence[tuple[RankHistory, float]], unknown: Sequence[int]
     ) -> None:
         """Merge the histories that arrived into the rank's own, and examine the values that it received."""
         for sender_history, _ in arrived:
@@ -126,9 +126,9 @@ class Meetings:
         groups: dict[object, tuple[list[Walker], int]] = {}
         for walker in self._walkers.values():
             op = walker.cursor.call
-            if op is None or op.call is None:
+            if op is None or op.communication is None:
                 continue
-            call = op.call
+            call = op.communication
             if call.api.flow in (Flow.SEND, Flow.RECEIVE, Flow.EXCHANGE):
                 continue
             members = [rank for rank in call.group if rank in self._walkers] or list(self._walkers)
@@ -143,8 +143,8 @@ class Meetings:
         """Let ranks pass a collective that they make together."""
         calls = [walker.cursor.call for walker in members]
         first = calls[0]
-        assert first is not None and first.call is not None
-        flow, root = first.call.api.flow, first.call.root
+        assert first is not None and first.communication is not None
+        flow, root = first.communication.api.flow, first.communication.root
         sources = [walker for walker in members if flow is not Flow.FROM_ROOT or walker.cursor.rank == root]
         sent_distances = {
             walker.cursor.rank: _inspect_inputs(walker, walker.cursor.call) for walker in sources if walker.cursor.call
@@ -156,18 +156,23 @@ class Meetings:
         sent_distance = max((sent_distances[walker.cursor.rank] for walker in sources), default=0.0)
         inputs = [value for walker in sources if walker.cursor.call for value in walker.cursor.call.inputs()]
         scale = max((value.scale for value in inputs), default=0.0)
-        unknown = self._list_uncompared_ranks(first.call, [walker.cursor.rank for walker in members], flow, root)
+        unknown = self._list_uncompared_ranks(
+            first.communication, [walker.cursor.rank for walker in members], flow, root
+        )
         for walker, op in zip(members, calls):
-            assert op is not None and op.call is not None
+            assert op is not None and op.communication is not None
             rank = walker.cursor.rank
-            kind = (op.call.api.name, op.call.group if self._is_shared(op.call, rank) else rank)
+            kind = (
+                op.communication.api.name,
+                op.communication.group if self._is_shared(op.communication, rank) else rank,
+            )
             walker.cursor.add_count(kind)
             if flow is not Flow.TO_ROOT or walker.cursor.rank == root:
                 walker.history.merge(joint)
                 if flow is not Flow.NONE:
                     self._note_senders(walker, sent_distances)
-                    is_alone = not op.call.group and len(self._walkers) == 1
-                    _deliver(walker, op, sent_distance, unknown, scale, is_alone=is_alone)
+                    is_only_rank = not op.communication.group and len(self._walkers) == 1
+                    _deliver(walker, op, sent_distance, unknown, scale, is_only_rank=is_only_rank)
             walker.history.layer = joint.layer + 1
             walker.cursor.pass_communication()
 
@@ -191,7 +196,7 @@ class Meetings:
         return [rank for rank in call.group if rank not in present]
 
 
-def _inspect_inputs(walker: Walker, op: CallView) -> float:
+def _inspect_inputs(walker: Walker, op: ComparedCall) -> float:
     """Report a call whose inputs differ although no earlier difference explains them.
 
     Returns:
@@ -213,12 +218,12 @@ def _inspect_inputs(walker: Walker, op: CallView) -> float:
 
 def _deliver(
     walker: Walker,
-    op: CallView,
+    op: ComparedCall,
     sent_distance: float,
     unknown: Sequence[int],
     scale: float = 0.0,
     *,
-    is_alone: bool = False,
+    is_only_rank: bool = False,
 ) -> None:
     """Report a call that delivers values that differ although the values that were sent agree.
 
@@ -228,25 +233,25 @@ def _deliver(
         sent_distance: The largest difference of the values that were sent, as a multiple of rounding.
         unknown: Ranks that may have sent values, but were not compared in this call.
         scale: The largest scale of the values that were sent.
-        is_alone: True if no other rank is searched, and the members of the group are not recorded.
+        is_only_rank: True if no other rank is searched, and the members of the group are not recorded.
     """
     history, number = walker.history, walker.cursor.number
     received_distance, largest_value = find_largest_difference(op.outputs(), history.noise, scale)
     if largest_value is not None and received_distance > 1:
         explained_distance = largest_value.jump * max(sent_distance, history.largest_multiple)
         if received_distance > explained_distance and walker.reported.can_report(number):
-            is_known = not (unknown or is_alone)
+            is_known = not (unknown or is_only_rank)
             argument = find_first_differing(op.arguments(), explained_distance) if is_known else None
             reason = DivergenceReason(
-                Cause.DELIVERED, largest_value, argument=argument, earlier=history.not_compared,
-                sent_distance=sent_distance, absent=tuple(unknown), largest_multiple=received_distance,
-                is_alone=is_alone,
+                CauseKind.DELIVERED, largest_value, argument=argument, not_compared=history.not_compared,
+                sent_distance=sent_distance, absent_ranks=tuple(unknown), largest_multiple=received_distance,
+                is_only_rank=is_only_rank,
             )  # fmt: skip
             walker.reported.report_call(number, reason)
         growth_reason = DivergenceReason(
-            Cause.GROWN, largest_value, earlier=history.not_compared, largest_multiple=received_distance
+            CauseKind.GROWN, largest_value, not_compared=history.not_compared, largest_multiple=received_distance
         )
         walker.reported.note_growth(number, growth_reason)
     own_distance, _ = find_largest_difference(op.outputs(), history.noise)
     history.largest_multiple = max(history.largest_multiple, received_distance, own_distance)
-    history.not_compared += sum(value.state == UNJUDGED and not value.is_scalar for value in op.values)
+    history.not_compared += sum(value.state == ValueState.UNJUDGED and not value.is_scalar for value in op.values)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from probe_diagnosis.difference.reason_statement import build_statement
 from probe_diagnosis.difference.reasons import DivergenceReason
 from probe_diagnosis.limits import limits
-from probe_diagnosis.timeline.views import Basis, CallView, Difference
+from probe_diagnosis.timeline.compared_calls import Basis, ComparedCall, ValueComparison
 
 Fingerprint = tuple[float, float]
 """Distance and scale of a value that differs. They identify the value wherever calls receive or return it: that two
@@ -28,7 +28,7 @@ class Node:
     """
 
     rank: int
-    call: CallView
+    call: ComparedCall
     reason: DivergenceReason
     layer: int
     calls_since_communication: int
@@ -39,7 +39,7 @@ class Node:
         return build_statement(self.reason).text
 
     @property
-    def facts(self) -> CallView:
+    def facts(self) -> ComparedCall:
         """The call, under its former name."""
         warnings.warn("Node.facts is called Node.call now.", DeprecationWarning, stacklevel=2)
         return self.call
@@ -88,9 +88,9 @@ class RankHistory:
         )
 
 
-def is_large(value: Difference) -> bool:
+def is_large(value: ValueComparison) -> bool:
     """Return True for a difference so large that agreeing values downstream show that it vanished."""
-    return value.times(value.scale, value.noise) >= limits().gone
+    return value.measure_multiple(value.scale, value.noise) >= limits().gone
 
 
 def can_show_gone(node: Node) -> bool:
@@ -99,4 +99,4 @@ def can_show_gone(node: Node) -> bool:
     A small difference may be invisible in statistics after larger values are added to it; a large difference is not.
     """
     value = node.reason.value
-    return value.by != Basis.STATISTICS or is_large(value)
+    return value.basis != Basis.STATISTICS or is_large(value)

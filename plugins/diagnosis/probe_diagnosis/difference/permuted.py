@@ -12,13 +12,13 @@ from probe_core.errors import UnreadableTensor
 from probe_core.model import Value
 from probe_core.model.run import Run
 from probe_diagnosis.limits import limits
+from probe_diagnosis.timeline.compared_calls import Basis, ComparedCall, DifferenceKind, ValueComparison
 from probe_diagnosis.timeline.recorded import find_value
-from probe_diagnosis.timeline.views import Basis, CallView, Difference, DifferenceKind
 
 Array = np.ndarray[Any, Any]
 
 
-def mark_permuted(value: Difference, call: CallView, runs: Sequence[Run]) -> Difference:
+def mark_permuted(value: ValueComparison, call: ComparedCall, runs: Sequence[Run]) -> ValueComparison:
     """Return a difference of values, its kind corrected if they are permuted (docs/diagnosis.md#permuted).
 
     Args:
@@ -28,14 +28,14 @@ def mark_permuted(value: Difference, call: CallView, runs: Sequence[Run]) -> Dif
     """
     if value.kind is not DifferenceKind.VALUE or value.is_scalar:
         return value
-    golden = call.golden or call.op
+    golden = call.golden_op or call.op
     first = find_value(runs[0], call.op, value.row)
     second = find_value(runs[1], golden, golden + value.row.removeprefix(call.op))
     if first is None or second is None or first.dtype != second.dtype:
         return value
-    if value.by is Basis.TENSOR and _is_permuted(first, second, runs):
+    if value.basis is Basis.TENSOR and _is_permuted(first, second, runs):
         return value._replace(kind=DifferenceKind.PERMUTED)
-    if value.by in (Basis.CHECKSUM, Basis.EXACT_CHECKSUM) and _have_same_statistics(first, second):
+    if value.basis in (Basis.CHECKSUM, Basis.EXACT_CHECKSUM) and _have_same_statistics(first, second):
         return value._replace(kind=DifferenceKind.MAY_BE_PERMUTED)
     return value
 

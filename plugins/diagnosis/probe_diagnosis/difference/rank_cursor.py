@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from probe_core.store.names import is_backward
 from probe_diagnosis.collectives.calls import CommunicationCall
 from probe_diagnosis.timeline.call_columns import CallColumns
-from probe_diagnosis.timeline.order import OPTIMIZER, is_backward
+from probe_diagnosis.timeline.compared_calls import ComparedCall, ValueComparison
+from probe_diagnosis.timeline.order import OPTIMIZER
 from probe_diagnosis.timeline.value_table import IS_SCALAR, IS_SOURCE
-from probe_diagnosis.timeline.views import CallView, Difference
 
 
 class RankCursor:
@@ -46,7 +47,7 @@ class RankCursor:
         return self.index >= len(self.order)
 
     @property
-    def call(self) -> CallView | None:
+    def call(self) -> ComparedCall | None:
         """The next call; None at the end."""
         return None if self.is_at_end else self.calls[self.number]
 
@@ -82,16 +83,16 @@ class RankCursor:
         """Count a collective of a kind."""
         self._counts[kind] = self.get_count(kind) + 1
 
-    def get_value(self, line: int) -> Difference:
+    def get_value(self, line: int) -> ValueComparison:
         """Return the value in a line of the table, which must belong to the next call."""
         return self.calls[self.number].values[line - self.calls.starts[self.number]]
 
     def receives_tensors(self) -> bool:
         """Return True if the next call has a tensor among its inputs."""
-        lines = self.calls.lines(self.number)
+        lines = self.calls.get_lines(self.number)
         rows = self.calls.table.lines[lines.start : lines.stop]
         return bool((IS_SOURCE[rows["side"]] & (rows["flags"] & IS_SCALAR == 0)).any())
 
     def is_of_optimizer(self) -> bool:
         """Return True if the next call is after the backward pass, or within the step of an optimizer."""
-        return self.index > self._last_backward_index or OPTIMIZER in self.calls.within[self.number]
+        return self.index > self._last_backward_index or OPTIMIZER in self.calls.modules[self.number]

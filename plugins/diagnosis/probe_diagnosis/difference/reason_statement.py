@@ -8,7 +8,7 @@ from probe_diagnosis.difference.differing_values import (
     format_difference,
     get_short_name,
 )
-from probe_diagnosis.difference.reasons import Cause, DivergenceReason, OutputAgreement
+from probe_diagnosis.difference.reasons import CauseKind, DivergenceReason, OutputAgreement
 from probe_diagnosis.difference.statement import Statement
 
 MAX_SHOWN_ARGUMENTS = 3
@@ -31,7 +31,7 @@ _AGREEMENT_ENDINGS = {
 
 def build_statement(reason: DivergenceReason) -> Statement:
     """Return a reason as a clause whose subject is the op."""
-    if reason.cause is Cause.DIFFERENTLY and not reason.is_saved_value and not reason.replaces:
+    if reason.cause is CauseKind.ALTERED_CALL and not reason.is_saved_value and not reason.replaces:
         return Statement(_describe_altered_call(reason))
     clause, details = _describe_value(reason), ""
     if reason.phases is not None and reason.states_phases:
@@ -59,18 +59,18 @@ def _describe_value(reason: DivergenceReason) -> str:
         return "is a saved value that differs"
     if reason.replaces:
         return f"is called where the golden calls {reason.replaces}, and returns {values}"
-    if reason.cause is Cause.TAKEN_IN:
+    if reason.cause is CauseKind.RECEIVED:
         return f"receives {values}"
-    if reason.cause is Cause.GRADIENT:
+    if reason.cause is CauseKind.GRADIENT:
         return describe_difference(reason.value)
-    if reason.cause is Cause.GROWN:
+    if reason.cause is CauseKind.GROWN:
         return _describe_growth(reason)
     argument_clause = ""
     if reason.argument is not None:
         argument_clause = f"was called with a different argument ({format_different_arguments(reason)}) and "
-    if reason.cause is Cause.DELIVERED:
+    if reason.cause is CauseKind.DELIVERED:
         return f"{argument_clause}{_describe_delivery(reason)}"
-    if reason.cause is Cause.NOT_FINITE:
+    if reason.cause is CauseKind.NOT_FINITE:
         return f"{argument_clause}returns nan or inf where the golden does not, {_describe_agreement(reason)}"
     if reason.argument is not None:
         return f"{argument_clause}returns {values}"
@@ -83,7 +83,7 @@ def _describe_altered_call(reason: DivergenceReason) -> str:
         clause = f"was called with a different argument ({format_different_arguments(reason)})"
     else:
         clause = f"computes in another dtype ({get_short_name(reason.value.row)}: {reason.value.dtypes})"
-    return f"{clause}{_AGREEMENT_ENDINGS[reason.returned]}"
+    return f"{clause}{_AGREEMENT_ENDINGS[reason.output_agreement]}"
 
 
 def _describe_growth(reason: DivergenceReason) -> str:
@@ -101,13 +101,13 @@ def _describe_growth(reason: DivergenceReason) -> str:
 
 def _describe_history(reason: DivergenceReason) -> str:
     """Return a clause on earlier differences. It states only what the compared values show."""
-    pronoun = "them" if reason.cause is Cause.TAKEN_IN else "it"
+    pronoun = "them" if reason.cause is CauseKind.RECEIVED else "it"
     if reason.changed_call:
         return f"the different argument of the earlier call {reason.changed_call} may have caused {pronoun}"
     if reason.is_unexplained:
         return f"no recorded call returned {pronoun}"
     scope, step = (" of this step", " in this step") if reason.in_step else ("", "")
-    if reason.earlier:
+    if reason.not_compared:
         return f"no difference found earlier{step} explains {pronoun}"
     return f"no earlier difference{scope} explains {pronoun}"
 
@@ -118,7 +118,7 @@ def _describe_agreement(reason: DivergenceReason) -> str:
     if not inputs.compared:
         return "and no input tensor was compared" if inputs.not_compared else "and it receives no tensor"
     if inputs.largest_multiple > 1:
-        if reason.cause is Cause.NOT_FINITE:
+        if reason.cause is CauseKind.NOT_FINITE:
             return "although its inputs are finite" if not inputs.has_non_finite else "and its inputs differ"
         return "far more than its inputs do"
     subject, rest = "its inputs", ""
@@ -139,11 +139,11 @@ def _describe_agreement(reason: DivergenceReason) -> str:
 def _describe_delivery(reason: DivergenceReason) -> str:
     """Return the clause on a communication call that delivers values that differ."""
     clause = f"delivers {describe_values(reason.value)}"
-    if reason.absent:
-        ranks, verb = ("rank", "was") if len(reason.absent) == 1 else ("ranks", "were")
-        senders = f"{ranks} {', '.join(map(str, reason.absent))}"
+    if reason.absent_ranks:
+        ranks, verb = ("rank", "was") if len(reason.absent_ranks) == 1 else ("ranks", "were")
+        senders = f"{ranks} {', '.join(map(str, reason.absent_ranks))}"
         return f"{clause}; {senders} may have sent them, and {verb} not compared in this call"
-    if reason.is_alone:
+    if reason.is_only_rank:
         return f"{clause}; the ranks that may have sent them were not compared in this call"
     if not reason.sent_distance:
         return f"{clause}, although no difference was found in the sent values"

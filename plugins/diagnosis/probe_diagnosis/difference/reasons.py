@@ -9,20 +9,20 @@ from typing import NamedTuple
 
 from probe_core.model import Side
 from probe_diagnosis.difference.statement import Statement
-from probe_diagnosis.timeline.views import UNJUDGED, Basis, CallView, Difference
+from probe_diagnosis.timeline.compared_calls import Basis, ComparedCall, ValueComparison, ValueState
 
 Evidence = dict[str, float | int | str]
 """The numbers and names behind a statement, by their names in the answer file."""
 
 
-class Cause(str, Enum):
+class CauseKind(str, Enum):
     """Kinds of causes."""
 
     INTRODUCED = "introduced"
     """The outputs of a call differ although its inputs agree."""
     ARGUMENT = "argument"
     """A call has a different argument, and its outputs differ."""
-    TAKEN_IN = "taken in"
+    RECEIVED = "taken in"
     """A call receives values that differ, and no recorded call returned them."""
     GRADIENT = "gradient"
     """The gradients of a module's parameters differ, and no earlier value does."""
@@ -32,7 +32,7 @@ class Cause(str, Enum):
     """A call returns nan or inf where the golden does not."""
     GROWN = "grown"
     """The difference grew from call to call, and no single call explains it."""
-    DIFFERENTLY = "made differently"
+    ALTERED_CALL = "made differently"
     """A call has a different argument or dtype, while its outputs agree or were not compared."""
     ONE_SIDED = "in one run only"
     """Only one run makes the call."""
@@ -85,17 +85,17 @@ class InputAgreement(NamedTuple):
     has_excused: bool = False
 
 
-def summarize_inputs(op: CallView, input_distance: float) -> InputAgreement:
+def summarize_inputs(op: ComparedCall, input_distance: float) -> InputAgreement:
     """Return the agreement of the input tensors of an op; ``input_distance`` is their largest difference."""
     inputs = list(op.inputs())
-    compared = [value for value in inputs if value.state != UNJUDGED]
+    compared = [value for value in inputs if value.state != ValueState.UNJUDGED]
     return InputAgreement(
         len(compared),
         len(inputs) - len(compared),
         input_distance,
-        by_statistics=any(value.by == Basis.STATISTICS for value in compared),
-        has_non_finite=any(value.is_rare for value in inputs),
-        has_masked_difference=any(value.masked for value in compared),
+        by_statistics=any(value.basis == Basis.STATISTICS for value in compared),
+        has_non_finite=any(value.has_non_finite for value in inputs),
+        has_masked_difference=any(value.has_masked_difference for value in compared),
         has_excused=any(value.is_excused for value in compared),
     )
 
@@ -109,14 +109,14 @@ class DivergenceReason:
         value: The value that shows the cause.
         inputs: Agreement of the input tensors of the op.
         argument: The argument that differs; None if there is none.
-        earlier: Number of earlier values of the rank that were not compared.
+        not_compared: Number of earlier values of the rank that were not compared.
         sent_distance: For delivered values, the largest difference of the sent values, as a multiple of rounding.
         scaled_distance: For a difference that grew, the largest difference of the outputs relative to the largest
             input, as a multiple of rounding.
-        absent: Ranks that may have sent values, but were not compared in this call.
-        is_alone: True if other ranks may have sent values, but none of them was compared.
+        absent_ranks: Ranks that may have sent values, but were not compared in this call.
+        is_only_rank: True if other ranks may have sent values, but none of them was compared.
         largest_multiple: The largest difference, as a multiple of rounding.
-        returned: Agreement of the outputs of a call with different arguments; None for other causes.
+        output_agreement: Agreement of the outputs of a call with different arguments; None for other causes.
         in_step: True if the reason is about one step of several, so that it does not cover earlier steps.
         arguments: All arguments that differ, each with its name or an empty text; the first is ``argument``.
         replaces: The golden call that an op of a region replaces, or an empty text.
@@ -127,19 +127,19 @@ class DivergenceReason:
             other values.
     """
 
-    cause: Cause
-    value: Difference
+    cause: CauseKind
+    value: ValueComparison
     inputs: InputAgreement = field(default_factory=InputAgreement)
-    argument: Difference | None = None
-    earlier: int = 0
+    argument: ValueComparison | None = None
+    not_compared: int = 0
     sent_distance: float = 0.0
     scaled_distance: float = 0.0
-    absent: tuple[int, ...] = ()
-    is_alone: bool = False
+    absent_ranks: tuple[int, ...] = ()
+    is_only_rank: bool = False
     largest_multiple: float = math.inf
-    returned: OutputAgreement | None = None
+    output_agreement: OutputAgreement | None = None
     in_step: bool = False
-    arguments: tuple[tuple[str, Difference], ...] = ()
+    arguments: tuple[tuple[str, ValueComparison], ...] = ()
     replaces: str = ""
     phases: Statement | None = None
     is_unexplained: bool = False
@@ -153,14 +153,14 @@ class DivergenceReason:
     @property
     def has_no_origin(self) -> bool:
         """True if no recorded call returned the value, so that the statement must describe the earlier values."""
-        is_received = not self.replaces and self.cause in (Cause.TAKEN_IN, Cause.GRADIENT)
+        is_received = not self.replaces and self.cause in (CauseKind.RECEIVED, CauseKind.GRADIENT)
         return self.is_saved_value or is_received
 
     @property
     def states_phases(self) -> bool:
         """True if the statement contains what the phases of the step show."""
         is_plain = not self.is_saved_value and not self.replaces
-        return is_plain and self.cause in (Cause.TAKEN_IN, Cause.GRADIENT, Cause.GROWN)
+        return is_plain and self.cause in (CauseKind.RECEIVED, CauseKind.GRADIENT, CauseKind.GROWN)
 
     @property
     def may_cancel(self) -> bool:
@@ -169,36 +169,36 @@ class DivergenceReason:
         This is the case for outputs that are small relative to the inputs, such as differences of large numbers.
         """
         inputs = self.inputs
-        is_grown = self.cause is Cause.GROWN and not self.value.side.is_source
+        is_grown = self.cause is CauseKind.GROWN and not self.value.side.is_source
         return is_grown and inputs.compared > 0 and max(inputs.largest_multiple, self.scaled_distance) <= 1
 
     @property
     def evidence(self) -> Evidence:
         """The evidence of the statement by name. Differences are multiples of the difference that rounding explains."""
         evidence = self._build_value_evidence() | self._build_argument_evidence() | self._build_input_evidence()
-        if self.returned is not None:
-            evidence["returned"] = self.returned.value
+        if self.output_agreement is not None:
+            evidence["returned"] = self.output_agreement.value
         if self.changed_call:
             evidence[ORIGIN_EVIDENCE] = self.changed_call
-        if self.absent:
-            evidence["ranks_not_compared"] = ", ".join(map(str, self.absent))
+        if self.absent_ranks:
+            evidence["ranks_not_compared"] = ", ".join(map(str, self.absent_ranks))
         return evidence
 
     def _build_value_evidence(self) -> Evidence:
         value = self.value
         evidence: Evidence = {
             "value": value.row,
-            "judged_by": value.by.text,
-            "difference": value.why,
-            "difference_kind": value.kind.name.lower(),
+            "judged_by": value.basis.text,
+            "difference": value.evidence,
+            "difference_kind": value.kind.text,
         }
         if math.isfinite(value.distance) and value.scale:
             evidence["relative_distance"] = value.distance / value.scale
             evidence["rounding"] = value.noise
-            if value.floor:
-                evidence["baseline"] = value.floor / value.scale
-        if value.farther:
-            evidence["farther_from_reference"] = value.farther
+            if value.explained_distance:
+                evidence["baseline"] = value.explained_distance / value.scale
+        if value.reference_distance_ratio:
+            evidence["farther_from_reference"] = value.reference_distance_ratio
         if math.isfinite(self.largest_multiple):
             evidence["times_rounding"] = self.largest_multiple
         return evidence
@@ -206,7 +206,7 @@ class DivergenceReason:
     def _build_argument_evidence(self) -> Evidence:
         if self.argument is None:
             return {}
-        evidence: Evidence = {"argument": self.argument.row, "argument_values": self.argument.why}
+        evidence: Evidence = {"argument": self.argument.row, "argument_values": self.argument.evidence}
         if self.arguments and self.arguments[0][0]:
             evidence["argument_name"] = self.arguments[0][0]
         if len(self.arguments) > 1:
@@ -214,8 +214,8 @@ class DivergenceReason:
         return evidence
 
     def _build_input_evidence(self) -> Evidence:
-        if self.cause not in (Cause.INTRODUCED, Cause.ARGUMENT, Cause.NOT_FINITE):
-            return {"earlier_values_not_compared": self.earlier}
+        if self.cause not in (CauseKind.INTRODUCED, CauseKind.ARGUMENT, CauseKind.NOT_FINITE):
+            return {"earlier_values_not_compared": self.not_compared}
         inputs = self.inputs
         evidence: Evidence = {"inputs_compared": inputs.compared, "inputs_not_compared": inputs.not_compared}
         if math.isfinite(inputs.largest_multiple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from probe_diagnosis.difference.nodes import Node, RankHistory, can_show_gone
 from probe_diagnosis.difference.rank_cursor import RankCursor
-from probe_diagnosis.difference.reasons import Cause, DivergenceReason
+from probe_diagnosis.difference.reasons import CauseKind, DivergenceReason
 
 
 class ReportedNodes:
@@ -77,7 +77,7 @@ class ReportedNodes:
 
     def enter_modules(self, number: int) -> None:
         """Note the largest difference before the first call within each of the modules around a call."""
-        for module in self._calls.within[number]:
+        for module in self._calls.modules[number]:
             self._multiple_at_entry.setdefault(module, self._history.largest_multiple)
 
     def get_multiple_at_entry(self, module: str) -> float:
@@ -87,17 +87,17 @@ class ReportedNodes:
     def withdraw_vanished(self, number: int) -> None:
         """Withdraw the differences that were reported within a module whose own outputs agree."""
         key, history = self._calls.keys[number], self._history
-        is_grown_inside = self.grown is not None and key in self.grown.call.within
+        is_grown_inside = self.grown is not None and key in self.grown.call.modules
         if not history.has_reported:
             if self.grown is not None and is_grown_inside and can_show_gone(self.grown):
                 self.grown = None
                 history.largest_multiple = self._multiple_at_entry.get(key, history.largest_multiple)
             return
-        if not (self.first and key in self.first[-1].call.within):
+        if not (self.first and key in self.first[-1].call.modules):
             return
         self._withdrawing_modules[self.first[-1].call.op] = key
         self.vanished.append(self.first.pop())
-        self.further = [node for node in self.further if key not in node.call.within]
+        self.further = [node for node in self.further if key not in node.call.modules]
         self.downstream.clear()
         if is_grown_inside:
             self.grown = None
@@ -106,16 +106,16 @@ class ReportedNodes:
 
     def _is_inside_last_reported(self, number: int) -> bool:
         """Return True for a call within the module that was reported last; some recorders write modules first."""
-        return bool(self.first) and self.first[-1].call.op in self._calls.within[number]
+        return bool(self.first) and self.first[-1].call.op in self._calls.modules[number]
 
     def _find_source(self, reason: DivergenceReason) -> Node | None:
         """Return the call that does not line up and whose output the reported call receives; None if there is none."""
-        if reason.cause is not Cause.TAKEN_IN:
+        if reason.cause is not CauseKind.RECEIVED:
             return None
         value = reason.value
         for node in reversed(self._replaced):
             returned = node.reason.value
-            if (returned.distance, returned.scale, returned.why) == (value.distance, value.scale, value.why):
+            if (returned.distance, returned.scale, returned.evidence) == (value.distance, value.scale, value.evidence):
                 return node
         return None
 
@@ -125,7 +125,7 @@ class ReportedNodes:
         The outputs of a module do not depend on all values on which the gradients of its parameters depend: a layer
         whose weights are zero passes nothing on.
         """
-        if reason.cause is not Cause.GRADIENT:
+        if reason.cause is not CauseKind.GRADIENT:
             return None
         path = self._calls.keys[number].split(".")[1:-2]
         for node in self.vanished:

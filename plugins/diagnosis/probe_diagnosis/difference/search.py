@@ -28,17 +28,18 @@ from dataclasses import dataclass, field
 from math import isfinite, sqrt
 from types import MappingProxyType
 
+from probe_core.store.names import is_backward, is_module
 from probe_diagnosis.difference.explanations import explain_input, explain_output, explain_replacement
 from probe_diagnosis.difference.first_receivers import name_first_receivers
 from probe_diagnosis.difference.meetings import Meetings
 from probe_diagnosis.difference.nodes import Fingerprint, Node, RankHistory
 from probe_diagnosis.difference.rank_cursor import RankCursor
-from probe_diagnosis.difference.reasons import Cause, DivergenceReason, summarize_inputs
+from probe_diagnosis.difference.reasons import CauseKind, DivergenceReason, summarize_inputs
 from probe_diagnosis.difference.walking import CallDecision, CallDistances, Walker
 from probe_diagnosis.timeline.call_columns import CallColumns
-from probe_diagnosis.timeline.order import is_backward, is_selecting, is_storage, order_by_effect
+from probe_diagnosis.timeline.compared_calls import Basis, ComparedCall, DifferenceKind, ValueComparison
+from probe_diagnosis.timeline.order import is_selecting, is_storage, order_by_effect
 from probe_diagnosis.timeline.timeline import Timeline
-from probe_diagnosis.timeline.views import Basis, CallView, Difference, DifferenceKind, is_module
 
 MAX_FURTHER_CAUSES = 5
 """Largest number of further causes of a rank in the result."""
@@ -73,7 +74,7 @@ def search_timelines(timelines: Iterable[Timeline]) -> SearchResult:
 
 
 def search(
-    ranks: Mapping[int, Sequence[CallView]],
+    ranks: Mapping[int, Sequence[ComparedCall]],
     known_values: Iterable[Fingerprint] = (),
     histories: Mapping[int, RankHistory] = MappingProxyType({}),
     carried: Mapping[int, Iterable[Fingerprint]] = MappingProxyType({}),
@@ -111,7 +112,7 @@ def search(
 
 def _create_walker(
     rank: int,
-    calls: Sequence[CallView],
+    calls: Sequence[ComparedCall],
     known_values: set[Fingerprint],
     carried: Iterable[Fingerprint],
     history: RankHistory,
@@ -159,7 +160,7 @@ def _examine_call(walker: Walker, number: int) -> CallDecision:
     is_changed_call = (
         distances.output_distance > 0
         and not walker.history.changed_call
-        and bool(calls.has_other_argument[number])
+        and bool(calls.has_differing_argument[number])
         and find_other_argument(calls[number]) is not None
     )
     return CallDecision(
@@ -199,7 +200,7 @@ def _explain_received(walker: Walker, number: int, distances: CallDistances) -> 
         return None, None
     least = min(input_distance, largest.jump * max(1.0, history.largest_multiple))
     inputs = [largest] if walker.cursor.is_of_optimizer() else walker.cursor.calls[number].inputs()
-    first = next(value for value in inputs if value.times(value.scale, history.noise) >= least)
+    first = next(value for value in inputs if value.measure_multiple(value.scale, history.noise) >= least)
     return explain_input(first, input_distance, history), None
 
 
@@ -228,7 +229,7 @@ def _introduces(walker: Walker, distances: CallDistances) -> bool:
     is_by_statistics, jump = fields["basis"] == Basis.STATISTICS, float(fields["jump"])
     is_exact = not fields["noise"] and isfinite(fields["distance"])
     before = max(distances.input_distance, distances.saved_distance)
-    is_open = is_by_statistics and not cursor.calls.has_other_argument[cursor.number]
+    is_open = is_by_statistics and not cursor.calls.has_differing_argument[cursor.number]
     hidden = sqrt(2 * before / history.noise) if is_open and history.noise and isfinite(before) else 0.0
     may_be_chosen = distances.input_distance or (
         is_by_statistics and history.largest_multiple and cursor.receives_tensors()
@@ -241,24 +242,24 @@ def _introduces(walker: Walker, distances: CallDistances) -> bool:
     )
 
 
-def find_other_argument(op: CallView) -> Difference | None:
+def find_other_argument(op: ComparedCall) -> ValueComparison | None:
     """Return the first argument that an op was called with in one run, and with another value in the other.
 
     An argument that only one run passes may have the default value in the other run, and does not count.
     """
     return next(
-        (argument for argument in list_differing_arguments(op) if argument.kind is not DifferenceKind.LONE), None
+        (argument for argument in list_differing_arguments(op) if argument.kind is not DifferenceKind.ONE_SIDED), None
     )
 
 
-def list_differing_arguments(op: CallView) -> list[Difference]:
+def list_differing_arguments(op: ComparedCall) -> list[ValueComparison]:
     """Return the arguments that differ, except for those that select where the result is stored."""
     if op.is_shifted:
         return []
     return [
         argument
         for argument in op.arguments()
-        if argument.times(argument.scale, argument.noise) > 1 and not is_storage(argument.row)
+        if argument.measure_multiple(argument.scale, argument.noise) > 1 and not is_storage(argument.row)
     ]
 
 
@@ -287,7 +288,7 @@ def _explain_growth(walker: Walker, number: int, scaled_output_distance: float) 
     if multiple <= 1:
         return None
     return DivergenceReason(
-        Cause.GROWN,
+        CauseKind.GROWN,
         walker.cursor.get_value(line),
         summarize_inputs(walker.cursor.calls[number], input_distance),
         None,
@@ -297,13 +298,13 @@ def _explain_growth(walker: Walker, number: int, scaled_output_distance: float) 
     )
 
 
-def _is_self_contained(op: CallView, output: Difference) -> bool:
+def _is_self_contained(op: ComparedCall, output: ValueComparison) -> bool:
     """Return True if all values that a call depends on were compared.
 
     Modules have parameters and states, and backward calls read values that the forward pass saved. If the output was
     compared by statistics, the inputs may differ although their statistics agree.
     """
-    if output.by == Basis.STATISTICS:
+    if output.basis == Basis.STATISTICS:
         return False
     inputs = summarize_inputs(op, 0.0)
     is_call = not is_module(op.op) and not is_backward(op.op)

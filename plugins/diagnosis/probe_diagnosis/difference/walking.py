@@ -97,7 +97,7 @@ class Walker:
             False if known rounding explains all differences of the call, so that it is not examined.
         """
         self.reported.enter_modules(number)
-        if self.largest.agrees[number]:
+        if self.largest.outputs_agree[number]:
             self.reported.withdraw_vanished(number)
         self._settle_gradients(number)
         self._update_noise(number)
@@ -166,7 +166,7 @@ class Walker:
             if saved_distance:
                 self._saved_distances[self._calls.keys[number]] = saved_distance
         if distances.scaled_output_distance > 1:
-            self._explained_modules.update(self._calls.within[number])
+            self._explained_modules.update(self._calls.modules[number])
         elif distances.output_distance and self.largest.returns_difference[number]:
             self.known_rounding.add_outputs(number)
 

@@ -14,7 +14,7 @@ from probe_core.model.plan import Plan
 from probe_core.plugins.protocols import AllResults, OpenComparison
 from probe_core.store.layout import RunPair
 from probe_diagnosis.asking import NAME, create_conflict_error
-from probe_diagnosis.first_difference.analysis import analyze, build_rank_file_path
+from probe_diagnosis.first_difference.analysis import analyze_steps, build_rank_file_path, write_step_analysis
 from probe_diagnosis.first_difference.rank_file import RankFile
 from probe_diagnosis.first_difference.rank_printing import FirstDifferenceConclusion
 
@@ -34,8 +34,11 @@ class FirstDifferences:
         return RankFile(path, _create_table(opened), lambda op: find(op) is not None)
 
     def conclude(self, compared: AllResults) -> list[FirstDifferenceConclusion]:
-        """Return the first differences of each step, ready to be printed."""
-        return [FirstDifferenceConclusion(analysis) for analysis in analyze(compared)]
+        """Write the first differences of each step, and return them, ready to be printed."""
+        analyses = analyze_steps(compared)
+        for analysis in analyses:
+            write_step_analysis(analysis)
+        return [FirstDifferenceConclusion(analysis) for analysis in analyses]
 
 
 def ask(plan: Plan, values: Mapping[str, Any], asked: Set[str]) -> Plan:

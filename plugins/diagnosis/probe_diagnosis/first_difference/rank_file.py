@@ -23,8 +23,8 @@ from probe_core.model import Cell, Level, Record, Row, Side, Slot
 from probe_core.model.batches import RowBatch
 from probe_diagnosis.collectives.calls import CommunicationCall, Peer, api_of, load_apis, parse_call
 from probe_diagnosis.timeline.batch_values import build_value_table
+from probe_diagnosis.timeline.compared_calls import Basis, ComparedCall, DifferenceKind, ValueComparison, ValueState
 from probe_diagnosis.timeline.floors import apply_floors
-from probe_diagnosis.timeline.views import DIFFERS, UNJUDGED, Basis, CallView, Difference, DifferenceKind
 
 NO_TRANSFER = "None"
 """Text for a value that is not a transfer between two ranks."""
@@ -32,14 +32,14 @@ NO_TRANSFER = "None"
 INDENT = "    "
 """Indentation of msprobe's file; but a row is on one line, which takes a third of the bytes and the time."""
 
-_TableRow = tuple[Row, "Sequence[Cell]", Difference]
+_TableRow = tuple[Row, "Sequence[Cell]", ValueComparison]
 """A row, its cells and its difference."""
 
 _OP_PATTERN = re.compile(r"(.+?\.(?:forward|backward)(?:\.\d+)?)\.(?:input|output|parameters|kwargs)\b")
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class RankFileRow:
     """A row as it is in the file.
 
     Attributes:
@@ -49,7 +49,7 @@ class Item:
         stack: Frames of the call, innermost first; empty if they were not recorded.
     """
 
-    apart: Difference
+    comparison: ValueComparison
     golden: str
     cells: Mapping[str, Cell]
     stack: tuple[str, ...]
@@ -86,7 +86,7 @@ class RankFile:
         apply_floors(batch, table)
         for number, (_, rows) in enumerate(batch.all_rows()):
             described, lines = batch.op(number), batch.lines(number)
-            values = table.views(lines.start, lines.stop, described.key)
+            values = table.create_comparisons(lines.start, lines.stop, described.key)
             ops: dict[str, list[_TableRow]] = {}
             for row, value in zip(rows, values):
                 is_left_out = bool(row.replaced_verdicts) and row.verdict.level is Level.SKIP
@@ -104,7 +104,7 @@ class RankFile:
 
     def _write(self, op: str, shown: Sequence[_TableRow], within: Sequence[str]) -> None:
         """Append the entry of one op, which is within these modules."""
-        head: dict[str, Any] = {"is_same": all(value.state != DIFFERS for _, _, value in shown)}
+        head: dict[str, Any] = {"is_same": all(value.state != ValueState.DIFFERS for _, _, value in shown)}
         call = _parse_row_call(op, [row for row, _, _ in shown])
         if call is not None:
             head["communication"] = _serialize_call(call)
@@ -149,7 +149,7 @@ class RankFile:
         finally:
             self._file.discard()
 
-    def _item(self, op: str, row: Row, cells: Sequence[Cell], value: Difference) -> dict[str, Any]:
+    def _item(self, op: str, row: Row, cells: Sequence[Cell], value: ValueComparison) -> dict[str, Any]:
         """Return the entry of one row."""
         item: dict[str, Any] = dict(zip(self._table.headers, map(_format_finite, cells)))
         if row.stack is not None:
@@ -167,10 +167,10 @@ class RankFile:
         return item
 
 
-def _mark_mispaired(value: Difference) -> Difference:
+def _mark_mispaired(value: ValueComparison) -> ValueComparison:
     """Return an unjudged value, because its call may be paired with the wrong one."""
     why = "this call may be paired with the wrong call; compare with --match align"
-    return Difference(value.row, value.side, UNJUDGED, is_scalar=value.is_scalar, why=why)
+    return ValueComparison(value.row, value.side, ValueState.UNJUDGED, is_scalar=value.is_scalar, evidence=why)
 
 
 def _format_finite(cell: Cell) -> Cell:
@@ -201,7 +201,7 @@ def _serialize_call(call: CommunicationCall) -> dict[str, Any]:
     }
 
 
-def _serialize_difference(value: Difference) -> dict[str, Any]:
+def _serialize_difference(value: ValueComparison) -> dict[str, Any]:
     """Return the distance of a value as JSON."""
     return {
         "state": value.state,
@@ -210,20 +210,20 @@ def _serialize_difference(value: Difference) -> dict[str, Any]:
         "noise": value.noise,
         "jump": value.jump,
         "scalar": value.is_scalar,
-        "why": value.why,
-        "by": value.by.text,
-        "breaks": value.breaks,
-        "rare": value.is_rare,
-        "masked": value.masked,
+        "why": value.evidence,
+        "by": value.basis.text,
+        "breaks": value.becomes_non_finite,
+        "rare": value.has_non_finite,
+        "masked": value.has_masked_difference,
         "in_region": value.is_in_region,
-        "kind": value.kind.name.lower(),
+        "kind": value.kind.text,
     }
 
 
 # -- reading ---------------------------------------------------------------------------------------
 
 
-def read_rank_file(path: Path) -> Iterator[CallView]:
+def read_rank_file(path: Path) -> Iterator[ComparedCall]:
     """Read the facts about all ops from the file of one rank, in its order.
 
     Raises:
@@ -277,7 +277,7 @@ def _create_read_error(path: Path, error: OSError) -> UserError:
     )
 
 
-def read_items(path: Path, place: tuple[int, int]) -> tuple[Item, ...]:
+def read_items(path: Path, place: tuple[int, int]) -> tuple[RankFileRow, ...]:
     """Read the rows of one op from the file of one rank.
 
     Args:
@@ -294,19 +294,19 @@ def read_items(path: Path, place: tuple[int, int]) -> tuple[Item, ...]:
     except OSError as error:
         raise _create_read_error(path, error) from None
     return tuple(
-        Item(_load_difference(item), item["Bench Name"], item, tuple(stack) if isinstance(stack, list) else ())
+        RankFileRow(_load_difference(item), item["Bench Name"], item, tuple(stack) if isinstance(stack, list) else ())
         for item in entry["op_items"]
         for stack in (item.get("NPU_Stack_Info"),)
     )
 
 
-def _load_difference(item: dict[str, Any]) -> Difference:
+def _load_difference(item: dict[str, Any]) -> ValueComparison:
     """Return the distance of a value, from its entry in the file."""
     difference = item["difference"]
-    return Difference(
+    return ValueComparison(
         item["NPU Name"],
         Side(item["state"]),
-        difference["state"],
+        ValueState(difference["state"]),
         float(difference["distance"]),
         float(difference["scale"]),
         float(difference["noise"]),
@@ -316,13 +316,13 @@ def _load_difference(item: dict[str, Any]) -> Difference:
         Basis[difference.get("by", "").upper().replace(" ", "_") or "NONE"],
         difference.get("breaks", False),
         difference.get("rare", False),
-        masked=difference.get("masked", False),
+        has_masked_difference=difference.get("masked", False),
         is_in_region=difference.get("in_region", False),
         kind=DifferenceKind[difference.get("kind", "value").upper()],
     )
 
 
-def _load_call(op: str, entry: dict[str, Any], place: tuple[int, int]) -> CallView:
+def _load_call(op: str, entry: dict[str, Any], place: tuple[int, int]) -> ComparedCall:
     """Return the facts about an op, from its entry in the file."""
     values = tuple(map(_load_difference, entry["op_items"]))
     plain = entry.get("communication")
@@ -330,4 +330,4 @@ def _load_call(op: str, entry: dict[str, Any], place: tuple[int, int]) -> CallVi
     if plain is not None:
         peers = tuple(Peer(int(rank), bool(sends)) for rank, sends in plain["peers"])
         call = CommunicationCall(load_apis()[plain["api"]], tuple(plain["group"]), plain["root"], peers)
-    return CallView(op, values, call, tuple(entry.get("module", ())), place)
+    return ComparedCall(op, values, call, tuple(entry.get("module", ())), place)

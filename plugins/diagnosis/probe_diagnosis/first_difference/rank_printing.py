@@ -12,7 +12,7 @@ from probe_core.model import Cell
 from probe_diagnosis.difference.differing_values import format_evidence
 from probe_diagnosis.first_difference.analysis import DivergingCall, StepAnalysis
 from probe_diagnosis.frames import own_frames
-from probe_diagnosis.timeline.views import DIFFERS, UNJUDGED, Difference
+from probe_diagnosis.timeline.compared_calls import ValueComparison, ValueState
 
 MAX_SHOWN_CALLS = 5
 """Largest number of ops that are printed for a step."""
@@ -31,32 +31,32 @@ class FirstDifferenceConclusion:
     @property
     def is_judged(self) -> bool:
         """True if at least one value could be judged."""
-        return bool(self.analysis.judged)
+        return bool(self.analysis.judged_count)
 
     def show(self, *, brief: bool = False) -> None:
         """Print the ops where the ranks diverge first, each with its reason and its values side by side."""
         analysis = self.analysis
         where = f"{analysis.part}: " if analysis.part else ""
         ranks = format_count(len(analysis.ranks), "rank")
-        if not analysis.found:
-            if analysis.judged:
+        if not analysis.causes:
+            if analysis.judged_count:
                 console.show(f"{where}no difference beyond rounding in {ranks}")
             else:
                 console.warn(
                     f"{where}no value could be judged in {ranks}, so this does not say "
                     "that they agree; check that both runs were recorded with statistics or tensors"
                 )
-            if analysis.unjudged:
+            if analysis.unjudged_count:
                 console.show(
-                    f"  {format_count(analysis.judged, 'value')} judged, {analysis.unjudged:,} not: without a "
-                    "partner, without data, or in calls that may be paired wrongly"
+                    f"  {format_count(analysis.judged_count, 'value')} judged, {analysis.unjudged_count:,} not: "
+                    "without a partner, without data, or in calls that may be paired wrongly"
                 )
             return
         console.show(f"{where}first difference among {ranks}:")
-        for difference in analysis.found[:MAX_SHOWN_CALLS]:
+        for difference in analysis.causes[:MAX_SHOWN_CALLS]:
             _print_op(difference)
-        if len(analysis.found) > MAX_SHOWN_CALLS:
-            rest = len(analysis.found) - MAX_SHOWN_CALLS
+        if len(analysis.causes) > MAX_SHOWN_CALLS:
+            rest = len(analysis.causes) - MAX_SHOWN_CALLS
             console.show(f"  and {format_count(rest, 'more call')} that no other difference explains")
         console.show(f"  wrote {analysis.file}")
 
@@ -73,9 +73,14 @@ def _print_op(difference: DivergingCall) -> None:
     what = "checksum" if any("NPU MD5" in item.cells for item in difference.items) else "max min mean norm"
     lines = [("", f"NPU: {what}", f"Bench: {what}", "")]
     for item in difference.items:
-        name = make_printable(item.apart.row.removeprefix(f"{cause.op}."), 100)
+        name = make_printable(item.comparison.row.removeprefix(f"{cause.op}."), 100)
         lines.append(
-            (name, _format_values(item.cells, "NPU"), _format_values(item.cells, "Bench"), _format_mark(item.apart))
+            (
+                name,
+                _format_values(item.cells, "NPU"),
+                _format_values(item.cells, "Bench"),
+                _format_mark(item.comparison),
+            )
         )
     widths = [max(len(line[column]) for line in lines) for column in range(3)]
     for line in lines:
@@ -95,8 +100,8 @@ def _format_values(cells: Mapping[str, Cell], side: str) -> str:
     return make_printable(" ".join(shown), 80)
 
 
-def _format_mark(value: Difference) -> str:
+def _format_mark(value: ValueComparison) -> str:
     """Return the remark at the end of a value's line; empty if both sides agree."""
-    if value.state == DIFFERS:
+    if value.state == ValueState.DIFFERS:
         return console.style("differs", fg="red")
-    return format_evidence(value) or "not judged" if value.state == UNJUDGED else ""
+    return format_evidence(value) or "not judged" if value.state == ValueState.UNJUDGED else ""

@@ -11,7 +11,7 @@ from math import isfinite, prod, sqrt
 
 from probe_core.model import SEVERITIES, Level, MatchKind, Op, Reason, Row, Ruling, Side, Slot
 from probe_core.model.batches import RowBatch
-from probe_core.store.names import is_gradient
+from probe_core.store.names import is_backward, is_gradient
 from probe_diagnosis.judges.batch_judge import judge_each
 
 CANCELLED_REASON = Reason("evidence", "differs by no more than rounding of the largest tensor of its call")
@@ -40,7 +40,7 @@ class RoundingJudge:
         drifts = [row.verdict.drift for row in rows]
         doubtful = [n for n, row in enumerate(rows) if drifts[n] and row.verdict.level is Level.ERROR]
         sizes = [_count_elements(row) for row in rows]
-        is_backward = is_gradient(op.key) or "backward" in op.key.split(".")
+        is_of_backward_pass = is_gradient(op.key) or is_backward(op.key)
         rulings: dict[int, Ruling] = {}
         for place in doubtful:
             row, drift, size = rows[place], drifts[place], sizes[place]
@@ -50,7 +50,7 @@ class RoundingJudge:
             )
             verdict = row.verdict._replace(drift=None)
             is_output = row.pair.side in (Side.OUTPUT, Side.PARAMETERS_GRAD)
-            if is_backward and is_output and drift.relative_to(scale) <= drift.noise:
+            if is_of_backward_pass and is_output and drift.relative_to(scale) <= drift.noise:
                 verdict = verdict._replace(level=Level.PASS, failed=False)
             rulings[place] = Ruling(verdict, CANCELLED_REASON)
         return rulings

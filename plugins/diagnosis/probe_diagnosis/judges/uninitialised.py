@@ -33,6 +33,7 @@ from probe_core.model import (
 )
 from probe_core.model.batches import RowBatch
 from probe_core.model.columns import Array
+from probe_core.store.names import get_api_name
 from probe_diagnosis.collectives.calls import Flow, api_of, is_buffer, parse_call
 from probe_diagnosis.judges.batch_judge import judge_each
 
@@ -200,8 +201,7 @@ def _get_path(pair: Pair) -> str:
 
 def _get_api_name(op: str) -> str:
     """Return the API's name in the key of a forward call, such as ``empty_like``; empty for other keys."""
-    parts = op.split(".")
-    return parts[-3] if len(parts) >= 4 and parts[-1] == "forward" else ""
+    return get_api_name(op) if op.endswith(".forward") else ""
 
 
 def _is_input(row: Row) -> bool:

@@ -39,6 +39,16 @@ class OptimizerStep:
         """Return the last phase of a name; None if there is none."""
         return next(iter(self.find_phases(phase)[::-1]), None)
 
+    def find_accumulations(self, parameter: str) -> dict[int, StepPhase]:
+        """Return the phases that add a gradient of the parameter to earlier ones, by the index of the backward pass."""
+        accumulations: dict[int, StepPhase] = {}
+        passes = 0
+        for step_phase in self.phases:
+            passes += step_phase.name == "loss"
+            if step_phase.name == "accumulated" and parameter in step_phase.values:
+                accumulations[max(passes - 1, 0)] = step_phase
+        return accumulations
+
     def list_names(self, phase: str) -> set[str]:
         """Return the names of all values of a phase."""
         return {

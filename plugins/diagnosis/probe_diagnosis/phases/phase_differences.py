@@ -55,17 +55,7 @@ def describe_stage(
     )
     where = target.line
     if stage == "accumulated":
-        adds = [
-            any(names[0] in step_phase.values for step_phase in window.find_phases(stage))
-            for window in (target, golden)
-        ]
-        who = "both runs add" if all(adds) else "the target adds" if adds[0] else "the golden adds"
-        rest = "" if all(adds) else f", the {'golden' if adds[0] else 'target'} does not"
-        last = (target.find_phases("loss") or [step_phase])[-1]
-        clause = f"{who} the gradients of this backward pass to earlier ones{rest}, and the sums differ"
-        return PhaseDifference(
-            step_phase, AFTER_BACKWARD, Statement(clause, "", shown), evidence=numbers, where=last.where
-        )
+        return _describe_accumulation(target, golden, step_phase, shown, numbers)
     if stage == "reduced":
         clause = f"gradients {agree} before their reduction over the ranks, and differ after it"
         return PhaseDifference(step_phase, AFTER_BACKWARD, Statement(clause, "", shown), evidence=numbers, where=where)
@@ -80,6 +70,29 @@ def describe_stage(
         numbers["factor"] = factor
     return PhaseDifference(
         step_phase, AFTER_BACKWARD, Statement(clause, "", shown), evidence=numbers, where=line or where
+    )
+
+
+def _describe_accumulation(
+    target: OptimizerStep, golden: OptimizerStep, step_phase: StepPhase, shown: str, evidence: Evidence
+) -> PhaseDifference:
+    """Return that a backward pass adds its gradients to earlier ones, in one run if there is such a pass."""
+    name = str(evidence["step_phase_parameter"])
+    target_passes, golden_passes = target.find_accumulations(name), golden.find_accumulations(name)
+    only = sorted(target_passes.keys() ^ golden_passes.keys())
+    if not only:
+        clause = "both runs add the gradients of this backward pass to earlier ones, and the sums differ"
+    else:
+        who, other = ("target", "golden") if only[0] in target_passes else ("golden", "target")
+        step_phase = target_passes.get(only[0], step_phase)
+        clause = (
+            f"the {who} adds the gradients of this backward pass to earlier ones, the {other} does not, "
+            "and the sums differ"
+        )
+    losses = target.find_phases("loss") or [step_phase]
+    loss = losses[only[0]] if only and only[0] < len(losses) else losses[-1]
+    return PhaseDifference(
+        step_phase, AFTER_BACKWARD, Statement(clause, "", shown), evidence=evidence, where=loss.where
     )
 
 

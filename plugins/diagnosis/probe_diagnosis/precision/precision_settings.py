@@ -8,6 +8,7 @@ from enum import Enum
 from functools import cache
 
 from probe_core.files.packaged import load_yaml
+from probe_core.store.names import get_api_name, is_forward, is_module
 
 
 class Arrangement(str, Enum):
@@ -70,15 +71,13 @@ def load_settings() -> PrecisionSettings:
 
 def find_arrangement(key: str) -> Arrangement | None:
     """Return how a forward call arranges the inputs of a matrix product; None for any other call."""
-    parts = key.split(".")
-    if len(parts) < 4 or "forward" not in parts[-2:]:
+    if not is_forward(key):
         return None
-    if parts[-2] == "forward":  # of a module, whose class stands before the phase
-        return Arrangement.OTHER if parts[-3] in load_settings().modules else None
-    return load_settings().products.get(parts[-3].strip("_"))
+    if is_module(key):
+        return Arrangement.OTHER if get_api_name(key) in load_settings().modules else None
+    return load_settings().products.get(get_api_name(key).strip("_"))
 
 
 def is_gradient_of_product(key: str) -> bool:
     """Return True for the backward call of a function that is a matrix product."""
-    parts = key.split(".")
-    return len(parts) >= 4 and parts[-1] == "backward" and parts[-3].strip("_") in load_settings().products
+    return key.endswith(".backward") and get_api_name(key).strip("_") in load_settings().products

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from probe_core.model.run import Run
+from probe_core.store.names import is_forward
 from probe_diagnosis.precision.precision_settings import find_arrangement, is_gradient_of_product, load_settings
 from probe_diagnosis.precision.recomputation import find_formats, is_computable, measure_rounding
 from probe_diagnosis.timeline.call_columns import CallColumns
+from probe_diagnosis.timeline.compared_calls import Basis, ComparedCall, DifferenceKind, ValueState
 from probe_diagnosis.timeline.value_table import SAME_CODE, UNJUDGED_CODE
-from probe_diagnosis.timeline.views import DIFFERS, SAME, Basis, CallView, DifferenceKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ def raise_noise(calls: CallColumns, bits: int) -> None:
     is_explained = is_float & (lines["kind"] == DifferenceKind.VALUE)
     is_explained &= lines["distance"] <= lines["noise"] * lines["scale"]
     lines["state"][is_explained] = SAME_CODE
-    calls.forget()
+    calls.clear_caches()
 
 
 def find_signature(calls: CallColumns, runs: Sequence[Run], conditions: Set[str] = frozenset()) -> Signature | None:
@@ -110,7 +111,7 @@ def _measure_products(
     for number in computable[:: max(1, len(computable) // load_settings().recomputed)]:
         key = calls.keys[number]
         target = measure_rounding(runs[0], key)
-        golden = measure_rounding(runs[1], calls.goldens.get(number, key)) if target is not None else None
+        golden = measure_rounding(runs[1], calls.golden_ops.get(number, key)) if target is not None else None
         if target is not None and golden is not None:
             roundings[key] = target, golden
     return roundings
@@ -132,8 +133,8 @@ def _find_by_distances(calls: CallColumns, products: Sequence[int], *, is_decide
     limits = load_settings()
     product_numbers = {*products}
     independent = [calls[number] for number in _find_independent_calls(calls, product_numbers)]
-    of_products = {call.op for call in independent if calls.numbers[call.op] in product_numbers}
-    differing = [call for call in independent if any(value.state == DIFFERS for value in call.outputs())]
+    of_products = {call.op for call in independent if calls.numbers_by_key[call.op] in product_numbers}
+    differing = [call for call in independent if any(value.state == ValueState.DIFFERS for value in call.outputs())]
     if len(differing) < (1 if is_decided else limits.calls) or not all(call.op in of_products for call in differing):
         return None
     if not _are_enough(len(differing), len(of_products), is_decided=is_decided):
@@ -142,7 +143,7 @@ def _find_by_distances(calls: CallColumns, products: Sequence[int], *, is_decide
     if not roundings:
         return None
     median = statistics.median(roundings)
-    by_tensor = all(value.by is Basis.TENSOR for call in differing for value in call.outputs())
+    by_tensor = all(value.basis is Basis.TENSOR for call in differing for value in call.outputs())
     formats = find_formats(median, limits.factors["tensor" if by_tensor else "statistics"])
     if not formats:
         return None
@@ -158,14 +159,14 @@ def _find_independent_calls(calls: CallColumns, products: Set[int]) -> Iterator[
     is_input = table.is_tensor & table.is_source
     has_input = calls.has_any(is_input)
     has_other = calls.has_any(is_input & (table.lines["state"] != SAME_CODE))
-    around = {module for modules in calls.within for module in modules}
+    around = {module for modules in calls.modules for module in modules}
     for number in np.flatnonzero(has_input & ~has_other).tolist():
         key = calls.keys[number]
-        if (number in products or "forward" in key.split(".")[-2:]) and key not in around:
+        if (number in products or is_forward(key)) and key not in around:
             yield number
 
 
-def _measure_roundings(call: CallView) -> Iterator[float]:
+def _measure_roundings(call: ComparedCall) -> Iterator[float]:
     """Yield how coarsely a product rounded its inputs, by the distances of its results in float32.
 
     For factors that are independent and centred, the error is the square root of 2 times the rounding error
@@ -174,17 +175,17 @@ def _measure_roundings(call: CallView) -> Iterator[float]:
     """
     roundings = [*_measure_all_roundings(call)]
     if is_gradient_of_product(call.op):
-        beyond = [rounding for rounding, state in roundings if state == DIFFERS]
-        roundings = [(min(beyond), DIFFERS)] if beyond else []
+        beyond = [rounding for rounding, state in roundings if state == ValueState.DIFFERS]
+        roundings = [(min(beyond), ValueState.DIFFERS)] if beyond else []
     yield from (rounding for rounding, _ in roundings)
 
 
-def _measure_all_roundings(call: CallView) -> Iterator[tuple[float, str]]:
+def _measure_all_roundings(call: ComparedCall) -> Iterator[tuple[float, str]]:
     """Yield how coarsely a product rounded its inputs, and the state, of each result in float32."""
     limits = load_settings()
     for value in call.outputs():
-        is_plain = value.kind is DifferenceKind.VALUE and value.state in (SAME, DIFFERS)
+        is_plain = value.kind is DifferenceKind.VALUE and value.state in (ValueState.SAME, ValueState.DIFFERS)
         if is_plain and value.scale and 0 < value.noise < limits.coarse_noise and math.isfinite(value.distance):
             share = math.sqrt(2) * limits.rounding
-            share *= limits.extrema if value.by is not Basis.TENSOR else 1.0
+            share *= limits.extrema if value.basis is not Basis.TENSOR else 1.0
             yield value.distance / value.scale / share, value.state

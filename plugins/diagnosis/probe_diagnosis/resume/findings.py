@@ -7,7 +7,7 @@ from pathlib import Path
 
 from probe_core.model import Reason
 from probe_core.model.answers import Finding
-from probe_diagnosis.difference.reasons import Cause
+from probe_diagnosis.difference.reasons import CauseKind
 from probe_diagnosis.difference.statement import Statement
 from probe_diagnosis.phases.phase_differences import format_setting
 from probe_diagnosis.phases.phases_file import PhaseValue, Setting
@@ -52,7 +52,7 @@ def _create_finding(group: Sequence[RestoreFailure], rank: int) -> Finding:
     evidence: dict[str, float | int | str] = {"value": first.name, "omission": first.omission.value}
     brief = f"{statement.brief} ({_describe_failure(first)})" if details else statement.brief
     return Finding(
-        f"{OP_PREFIX}{first.part.value}", "", Reason(Cause.NOT_RESTORED.value, statement.text), evidence,
+        f"{OP_PREFIX}{first.part.value}", "", Reason(CauseKind.NOT_RESTORED.value, statement.text), evidence,
         where=first.where, rank=rank, brief=brief,
     )  # fmt: skip
 

@@ -12,25 +12,25 @@ from probe_core.model.batches import MATCH_KINDS, PairSide, RowBatch
 from probe_core.model.columns import FLOAT, NULL, TENSOR, Array
 from probe_core.model.dtypes import get_dtype_kind
 from probe_core.model.results import VerdictColumn
+from probe_diagnosis.timeline.compared_calls import POLICY_NAME, Basis, DifferenceKind, describe_none
 from probe_diagnosis.timeline.devices import is_device
 from probe_diagnosis.timeline.evidence import evidence_texts
 from probe_diagnosis.timeline.value_table import (
-    BREAKS,
+    BECOMES_NON_FINITE,
     DIFFERS_CODE,
+    HAS_MASKED_DIFFERENCE,
+    HAS_NON_FINITE,
     IS_EQUAL,
     IS_IN_REGION,
-    IS_MASKED,
-    IS_OTHER_GRAD,
-    IS_RARE,
     IS_SCALAR,
     IS_SOURCE,
     NO_NAME,
     NO_QUANTITY,
+    REQUIRES_OTHER_GRADIENT,
     SAME_CODE,
     UNJUDGED_CODE,
     ValueTable,
 )
-from probe_diagnosis.timeline.views import POLICY_NAME, Basis, DifferenceKind, describe_none
 
 
 def build_value_table(batch: RowBatch) -> ValueTable:
@@ -52,7 +52,8 @@ def build_value_table(batch: RowBatch) -> ValueTable:
     is_judged = batch.is_matched & ~is_skipped & ~has_one_null
     differs = is_judged & (policy.levels == SEVERITIES[Level.ERROR])
     _excuse_devices(batch, table, differs)
-    is_in_region = differs & (batch.match_codes == MATCH_KINDS.index(MatchKind.REGION))
+    is_of_region = batch.match_codes == MATCH_KINDS.index(MatchKind.REGION)
+    is_in_region = differs & is_of_region
     lines["state"] = np.where(is_judged, np.where(differs, DIFFERS_CODE, SAME_CODE), UNJUDGED_CODE)
     lines["state"][is_in_region] = UNJUDGED_CODE
     lines["kind"] = np.where(differs & ~batch.have_equal_extents, DifferenceKind.SHAPE, DifferenceKind.VALUE)
@@ -63,12 +64,12 @@ def build_value_table(batch: RowBatch) -> ValueTable:
     is_rare = [is_measured & _is_rare(side) for side in sides]
     lines["flags"] = _combine_flags({
         IS_SCALAR: is_scalar,
-        BREAKS: is_rare[0] & ~is_rare[1],
-        IS_RARE: is_rare[0] | is_rare[1],
-        IS_MASKED: is_measured & _has_reason(policy, "masked"),
+        BECOMES_NON_FINITE: is_rare[0] & ~is_rare[1],
+        HAS_NON_FINITE: is_rare[0] | is_rare[1],
+        HAS_MASKED_DIFFERENCE: is_measured & _has_reason(policy, "masked"),
         IS_EQUAL: is_judged & is_equal,
         IS_IN_REGION: is_in_region,
-        IS_OTHER_GRAD: is_measured & batch.requires_grad_differs,
+        REQUIRES_OTHER_GRADIENT: is_measured & ~is_of_region & batch.requires_grad_differs,
     })  # fmt: skip
     lines["basis"] = _choose_basis(batch, is_judged, is_scalar)
     _set_dtypes(table, batch, is_measured)

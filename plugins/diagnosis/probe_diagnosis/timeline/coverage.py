@@ -17,14 +17,16 @@ from probe_core.model.columns import NULL, TENSOR, Array
 from probe_core.model.dtypes import get_dtype_kind
 from probe_core.model.values import OMISSIONS
 from probe_diagnosis.judges.uninitialised import NOT_COMPUTED
+from probe_diagnosis.timeline.compared_calls import Basis
 from probe_diagnosis.timeline.value_table import (
+    HAS_MASKED_DIFFERENCE,
     IS_EQUAL,
-    IS_MASKED,
+    IS_SCALAR,
+    IS_SOURCE,
     SAME_CODE,
     UNJUDGED_CODE,
     ValueTable,
 )
-from probe_diagnosis.timeline.views import Basis
 
 TARGET_ONLY, GOLDEN_ONLY, SHIFTED = "target_only", "golden_only", "shifted"
 REGION = "region"
@@ -139,19 +141,35 @@ class CoverageTally:
             self.floats_compared[number] += int((is_float_tensor & is_compared).sum())
         is_failing = is_compared & (batch.verdicts.levels == SEVERITIES[Level.ERROR])
         is_failing &= (table.lines["state"] == SAME_CODE) & table.is_tensor
-        for line in np.flatnonzero(is_failing & (table.lines["flags"] & IS_MASKED == 0)).tolist():
-            self.failing_at[table.name(line, batch.find_op_key(line))] = table.lines["distance"].item(line)
+        for line in np.flatnonzero(is_failing & (table.lines["flags"] & HAS_MASKED_DIFFERENCE == 0)).tolist():
+            self.failing_at[table.get_row_name(line, batch.find_op_key(line))] = table.lines["distance"].item(line)
 
     def _count_lacking(self, batch: RowBatch, table: ValueTable, code: str, lines: Array) -> None:
         """Count rows that were not compared for the same reason."""
         self.lacking[code] += len(lines)
         first = lines.item(0)
-        self.first.setdefault(code, table.name(first, batch.find_op_key(first)))
+        self.first.setdefault(code, table.get_row_name(first, batch.find_op_key(first)))
         if code in NO_TENSOR_REASONS:
             rows = table.lines[lines]
             is_judged = (rows["basis"] == Basis.STATISTICS) & (rows["state"] != UNJUDGED_CODE)
             if is_judged.any():
                 self.by_statistics[code] += int(is_judged.sum())
+
+    def withdraw(self, lines: Array, first: str) -> None:
+        """Count values that were compared as values of calls that could not be aligned.
+
+        Args:
+            lines: Their lines of a table.
+            first: The name of the first value.
+        """
+        is_tensor = lines["flags"] & IS_SCALAR == 0
+        floats = int((is_tensor & (lines["noise"] > 0)).sum())
+        self.compared -= len(lines)
+        self.other_arguments -= int((~is_tensor & IS_SOURCE[lines["side"]]).sum())
+        self.tensors_compared -= int(is_tensor.sum())
+        self.floats_compared = [count - floats for count in self.floats_compared]
+        self.lacking[REGION] += len(lines)
+        self.first.setdefault(REGION, first)
 
     def excuse(self, rows: Iterable[str]) -> None:
         """Remove rows from ``failing_at``."""

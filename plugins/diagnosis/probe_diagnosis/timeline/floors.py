@@ -13,6 +13,7 @@ from probe_core.files.packaged import load_yaml
 from probe_core.model import Side
 from probe_core.model.batches import RowBatch
 from probe_core.model.columns import SIDES, Array
+from probe_core.store.names import get_api_name, get_phase, is_module
 from probe_diagnosis.timeline.value_table import NO_QUANTITY, SAME_CODE, ValueTable, find_group_maxima
 
 AXIS_CLASSES = ("normalisation", "softmax", "scan")
@@ -39,10 +40,7 @@ def _load_classes() -> Mapping[tuple[str, str], str]:
 
 def find_class(op: str) -> str:
     """Return the class of operators that a call belongs to; empty if none was calibrated for it."""
-    parts = op.split(".")
-    if len(parts) < 4 or not parts[-2].isdecimal():
-        return ""
-    return _load_classes().get((parts[-3].strip("_"), parts[-1]), "")
+    return "" if is_module(op) else _load_classes().get((get_api_name(op).strip("_"), get_phase(op)), "")
 
 
 def find_floor(name: str, dtype: str, length: float) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 from probe_core.model.columns import NULL, SCALAR, TENSOR, Array
 from probe_core.model.run import Run
 from probe_diagnosis.collectives.calls import KEY_PREFIXES, parse_call
+from probe_diagnosis.timeline.compared_calls import Basis
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.value_table import (
     DIFFERS_CODE,
@@ -19,7 +20,6 @@ from probe_diagnosis.timeline.value_table import (
     UNJUDGED_CODE,
     ValueTable,
 )
-from probe_diagnosis.timeline.views import Basis
 
 
 def collect_run_facts(run: Run, rank: int, is_wanted: Array, is_unknown: Array) -> RankFacts:

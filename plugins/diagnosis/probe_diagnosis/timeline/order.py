@@ -5,9 +5,8 @@ from __future__ import annotations
 from functools import cache
 
 from probe_core.files.packaged import load_yaml
-from probe_core.store.names import is_gradient
+from probe_core.store.names import get_api_name, is_backward, is_gradient, is_module
 from probe_diagnosis.timeline.call_columns import CallColumns
-from probe_diagnosis.timeline.views import is_module
 
 OPTIMIZER = "optimizer"
 """Name of the step of an optimizer, which is recorded like a module."""
@@ -33,7 +32,7 @@ def _order_modules_last(calls: CallColumns) -> list[int]:
     ends: dict[str, int] = {}
     previous: tuple[str, ...] = ()
     for number in range(len(calls) - 1, -1, -1):
-        within = calls.within[number]
+        within = calls.modules[number]
         if within is not previous:
             previous = within
             for module in within:
@@ -47,16 +46,11 @@ def _order_modules_last(calls: CallColumns) -> list[int]:
     return numbers
 
 
-def is_backward(key: str) -> bool:
-    """Return True for a call of the backward pass."""
-    return "backward" in key.split(".")
-
-
 def count_optimizer_steps(calls: CallColumns) -> list[int]:
     """Return for each call the number of steps of optimizers that began before it, or with it."""
     counts: list[int] = []
     count, was_in_step = 0, False
-    for within in calls.within:
+    for within in calls.modules:
         is_in_step = OPTIMIZER in within
         count += is_in_step and not was_in_step
         was_in_step = is_in_step
@@ -70,22 +64,23 @@ def _load_apis() -> dict[str, frozenset[str]]:
     return {section: frozenset(names) for section, names in load_yaml(__package__, "scales.yaml").items()}
 
 
+def _is_listed(key: str, section: str) -> bool:
+    return get_api_name(key).strip("_") in _load_apis()[section]
+
+
 def is_selecting(key: str) -> bool:
     """Return True for a call of an API that selects elements by their size."""
-    parts = key.split(".")
-    return len(parts) > 3 and parts[-3].strip("_") in _load_apis()["selects"]
+    return _is_listed(key, "selects")
 
 
 def is_move(key: str) -> bool:
     """Return True for a call that returns its input or a part of it, possibly rearranged."""
-    parts = key.split(".")
-    return len(parts) > 3 and parts[-1] == "forward" and parts[-3].strip("_") in _load_apis()["moves"]
+    return key.endswith(".forward") and _is_listed(key, "moves")
 
 
 def is_arranging(key: str) -> bool:
     """Return True for a call that returns elements of its inputs, in another order or number."""
-    parts = key.split(".")
-    return is_move(key) or (len(parts) > 3 and parts[-3].strip("_") in _load_apis()["arranges"])
+    return is_move(key) or _is_listed(key, "arranges")
 
 
 def is_permuting(key: str) -> bool:
@@ -101,19 +96,17 @@ def is_storage(row: str) -> bool:
 
 def is_dividing(key: str) -> bool:
     """Return True for a call that divides element by element."""
-    parts = key.split(".")
-    return len(parts) > 3 and parts[-1] == "forward" and parts[-3].strip("_") in _load_apis()["divides"]
+    return key.endswith(".forward") and _is_listed(key, "divides")
 
 
 def is_in_place(key: str) -> bool:
     """Return True for a call that changes its first argument, such as ``addcdiv_``."""
-    parts = key.split(".")
-    return len(parts) > 3 and parts[-3].endswith("_") and not parts[-3].endswith("__")
+    name = get_api_name(key)
+    return name.endswith("_") and not name.endswith("__")
 
 
 def has_own_scale(key: str) -> bool:
     """Return True if the outputs of an op do not grow with its inputs."""
-    parts = key.split(".")
     if is_module(key):
         return not is_backward(key)
-    return len(parts) > 3 and parts[-1] == "forward" and parts[-3].strip("_") in _load_apis()["own_scale"]
+    return key.endswith(".forward") and _is_listed(key, "own_scale")

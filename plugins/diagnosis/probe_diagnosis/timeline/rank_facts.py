@@ -13,14 +13,16 @@ from probe_core.model import MatchKind, Pair, Record, Side
 from probe_core.model.batches import MATCH_KINDS, RowBatch
 from probe_core.model.columns import SIDES, Array
 from probe_core.model.report import LineNumbers
+from probe_core.store.names import is_backward
 from probe_diagnosis.collectives.calls import api_of, parse_call
 from probe_diagnosis.frames import own_frame
 from probe_diagnosis.timeline.batch_values import build_value_table
 from probe_diagnosis.timeline.call_columns import CallColumns
-from probe_diagnosis.timeline.corrections import mark_lone_arguments, rescale_quotients
+from probe_diagnosis.timeline.compared_calls import ValueComparison
+from probe_diagnosis.timeline.corrections import mark_one_sided_arguments, rescale_quotients
 from probe_diagnosis.timeline.coverage import CoverageTally
 from probe_diagnosis.timeline.floors import apply_floors
-from probe_diagnosis.timeline.order import OPTIMIZER, is_backward, is_dividing, is_in_place
+from probe_diagnosis.timeline.order import OPTIMIZER, is_dividing, is_in_place
 from probe_diagnosis.timeline.value_table import (
     DIFFERS_CODE,
     IS_IN_REGION,
@@ -28,7 +30,6 @@ from probe_diagnosis.timeline.value_table import (
     UNJUDGED_CODE,
     ValueTable,
 )
-from probe_diagnosis.timeline.views import Difference
 
 MISPAIRED_EVIDENCE = "this call may be paired with the wrong call"
 """Evidence of an unjudged value of a call that one run makes more often."""
@@ -74,7 +75,7 @@ class RankFacts:
         table = build_value_table(batch)
         if positions is not None:
             table.lines["row"] = np.arange(len(batch)) + positions.first
-            table.position = self.ops.table.position = positions.line
+            table.get_row_position = self.ops.table.get_row_position = positions.line
         else:
             table.lines["row"] = -1
         apply_floors(batch, table)
@@ -105,12 +106,12 @@ class RankFacts:
         is_region = (batch.match_codes == region_code) & batch.golden.is_present
         for number in batch.find_ops(~batch.target.is_present | is_region):
             lines = batch.lines(number)
-            before = goldens[number - 1] if number else self.ops.goldens.get(len(self.ops) - 1, "")
+            before = goldens[number - 1] if number else self.ops.golden_ops.get(len(self.ops) - 1, "")
             names = batch.golden.columns.row_names(np.maximum(batch.golden.lines[lines.start : lines.stop], 0))
             keys = {line: find_op(name) for line, name in zip(lines, names) if batch.golden.is_present[line]}
             for line, key in keys.items():
-                is_alone = not batch.target.is_present[line]
-                if is_alone and key and key != batch.ops[number] and not (before and before == key):
+                is_golden_only = not batch.target.is_present[line]
+                if is_golden_only and key and key != batch.ops[number] and not (before and before == key):
                     is_own[line] = False
                     self.golden_only[key] = None
             for line, key in keys.items():
@@ -130,7 +131,7 @@ class RankFacts:
             has[batch.find_ops(is_of_one & side.is_present)] = True
         for number in batch.find_ops(is_of_one):
             if is_paired[number] or (has_both[0][number] and has_both[1][number]):
-                self._replace(batch, table, is_own, number, mark_lone_arguments)
+                self._replace(batch, table, is_own, number, mark_one_sided_arguments)
             if is_backward(batch.ops[number]):
                 self._withdraw_gradients(batch, table, number)
         for number, key in enumerate(batch.ops):
@@ -153,11 +154,11 @@ class RankFacts:
         """Set the differences of the own rows of an op to those that a correction returns."""
         lines = [line for line in batch.lines(number) if is_own[line]]
         key = batch.ops[number]
-        values: list[Difference] = [table.views(line, line + 1, key)[0] for line in lines]
+        values: list[ValueComparison] = [table.create_comparisons(line, line + 1, key)[0] for line in lines]
         pairs: list[Pair] = [batch.pair(line) for line in lines]
         for line, before, value in zip(lines, values, correct(pairs, values)):
             if value is not before:
-                table.set(line, key, value)
+                table.set_line(line, key, value)
 
     def _add_calls(
         self, batch: RowBatch, table: ValueTable, is_own: Array, goldens: Sequence[str],
@@ -167,9 +168,9 @@ class RankFacts:
         sums = np.concatenate(([0], np.cumsum(is_own)))[batch.starts]
         counts = np.diff(sums)
         numbers = np.flatnonzero(counts).tolist()
-        is_alone = ~batch.golden.is_present | (batch.match_codes == MATCH_KINDS.index(MatchKind.REGION))
+        lacks_partner = ~batch.golden.is_present | (batch.match_codes == MATCH_KINDS.index(MatchKind.REGION))
         has_partner = np.zeros(len(batch.ops), bool)
-        has_partner[batch.find_ops(is_own & ~is_alone)] = True
+        has_partner[batch.find_ops(is_own & ~lacks_partner)] = True
         first = len(self.ops)
         self.ops.extend(
             [batch.ops[number] for number in numbers], [modules[number] for number in numbers],
@@ -178,9 +179,9 @@ class RankFacts:
         for place, number in enumerate(numbers, first):
             key = batch.ops[number]
             if goldens[number]:
-                self.ops.goldens[place] = goldens[number]
+                self.ops.golden_ops[place] = goldens[number]
             if number in shifted:
-                self.ops.shifted.add(place)
+                self.ops.shifted_numbers.add(place)
             if not has_partner[number]:
                 self.target_only[key] = None
             if api_of(key) is not None:
@@ -188,7 +189,7 @@ class RankFacts:
                 call = parse_call(Record(0, key, tuple(pair.target for pair in pairs if pair.target is not None)))
                 if call is not None:
                     self.ops.communication[place] = call
-                    self.ops.frames[place] = own_frame(batch.stack(number) or ())
+                    self.ops.code_lines[place] = own_frame(batch.stack(number) or ())
 
     def plain(self) -> dict[str, Any]:
         """Return the facts as JSON data."""

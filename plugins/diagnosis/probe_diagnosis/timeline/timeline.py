@@ -7,15 +7,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
+from probe_core.exports import add_alias
 from probe_core.model import Value
 from probe_core.model.columns import Array
 from probe_core.model.run import Run
 from probe_diagnosis.timeline.call_columns import CallColumns
+from probe_diagnosis.timeline.compared_calls import ComparedCall, ValueComparison
 from probe_diagnosis.timeline.one_run import collect_run_facts
 from probe_diagnosis.timeline.order import order_by_effect
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.recorded import find_value
-from probe_diagnosis.timeline.views import CallView, Difference
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class Timeline:
         self.target, self.golden = target, golden
 
     @classmethod
-    def of_run(cls, run: Run, rank: int, is_wanted: Array, is_unknown: Array, step: str = "") -> Timeline:
+    def from_run(cls, run: Run, rank: int, is_wanted: Array, is_unknown: Array, step: str = "") -> Timeline:
         """Return the timeline of one run, in which wanted values take the place of values that differ.
 
         Args:
@@ -86,10 +87,10 @@ class Timeline:
         return order_by_effect(self._facts.ops)
 
     @cached_property
-    def _places(self) -> dict[str, int]:
+    def _positions(self) -> dict[str, int]:
         return {self._facts.ops.keys[number]: place for place, number in enumerate(self._order)}
 
-    def calls(self, api: str = "") -> Iterator[CallView]:
+    def calls(self, api: str = "") -> Iterator[ComparedCall]:
         """Yield the calls of the target in the order of their effects, with the differences of their values.
 
         Modules come after the calls within them, and gradients of parameters after the backward pass.
@@ -102,16 +103,19 @@ class Timeline:
             if not api or api in keys[number].split("."):
                 yield self._facts.ops[number]
 
-    def place(self, op: str) -> int:
-        """Return the place of a call in the order of ``calls``; -1 if the target does not make it."""
-        return self._places.get(op, -1)
+    def get_position(self, op: str) -> int:
+        """Return the position of a call in the order of ``calls``; -1 if the target does not make it."""
+        return self._positions.get(op, -1)
 
-    def values(self, call: CallView, difference: Difference) -> tuple[Value | None, Value | None]:
+    def values(self, call: ComparedCall, difference: ValueComparison) -> tuple[Value | None, Value | None]:
         """Return the recorded values of both runs that a difference is about."""
-        key = call.golden or call.op
+        key = call.golden_op or call.op
         row = key + difference.row.removeprefix(call.op)
         return find_value(self.target, call.op, difference.row), find_value(self.golden, key, row)
 
     def only_in(self, *, target: bool) -> tuple[str, ...]:
         """Return the keys of the calls that only the target, or only the golden, makes."""
         return tuple(self._facts.target_only if target else self._facts.golden_only)
+
+
+add_alias(Timeline, "place", "get_position")

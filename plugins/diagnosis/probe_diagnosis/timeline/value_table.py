@@ -1,4 +1,4 @@
-"""Differences of values as columns, with views of single lines."""
+"""Comparisons of values as columns, one line per value."""
 
 from __future__ import annotations
 
@@ -12,29 +12,33 @@ import numpy as np
 
 from probe_core.model import Drift, Quantity
 from probe_core.model.columns import MAX_EXACT_INTEGER, SIDES, Array, InternTable
-from probe_diagnosis.timeline.evidence import format_drift
-from probe_diagnosis.timeline.views import (
-    DIFFERS,
-    SAME,
-    STATES,
-    UNJUDGED,
+from probe_diagnosis.timeline.compared_calls import (
     Basis,
-    Difference,
     DifferenceKind,
+    ValueComparison,
+    ValueState,
 )
+from probe_diagnosis.timeline.evidence import format_drift
 
 LINE = np.dtype(
     [
         ("suffix", np.int32), ("row", np.int64), ("side", np.uint8), ("state", np.uint8), ("basis", np.uint8),
         ("quantity", np.uint8), ("flags", np.uint8), ("kind", np.uint8), ("distance", float),
-        ("scale", float), ("noise", float), ("jump", float), ("floor", float),
-        ("farther", float),
+        ("scale", float), ("noise", float), ("jump", float),
+        ("explained_distance", float), ("reference_distance_ratio", float),
     ]
 )  # fmt: skip
-"""A line of a table: the fields of ``Difference``, with texts as codes."""
-(IS_SCALAR, BREAKS, IS_RARE, IS_MASKED, IS_EQUAL, IS_IN_REGION, IS_OTHER_GRAD, IS_EXCUSED) = (
-    1 << bit for bit in range(8)
-)
+"""A line of a table: the fields of ``ValueComparison``, with texts as codes."""
+(
+    IS_SCALAR,
+    BECOMES_NON_FINITE,
+    HAS_NON_FINITE,
+    HAS_MASKED_DIFFERENCE,
+    IS_EQUAL,
+    IS_IN_REGION,
+    REQUIRES_OTHER_GRADIENT,
+    IS_EXCUSED,
+) = (1 << bit for bit in range(8))
 """Bits of the field ``flags``."""
 NO_QUANTITY = 255
 """Quantity of a line whose evidence is not a distance."""
@@ -42,21 +46,22 @@ COMPRESSION_LEVEL = 1
 """Compression level of lines that are sent to other processes and written to the journal."""
 NO_NAME = -1
 """Suffix of a line whose row name does not begin with the key of its call."""
+STATES = tuple(ValueState)
 STATE_CODES = {state: code for code, state in enumerate(STATES)}
 SIDE_CODES = {side: code for code, side in enumerate(SIDES)}
-SAME_CODE, DIFFERS_CODE, UNJUDGED_CODE = (STATE_CODES[state] for state in (SAME, DIFFERS, UNJUDGED))
+SAME_CODE, DIFFERS_CODE, UNJUDGED_CODE = STATE_CODES.values()
 IS_SOURCE = np.array([side.is_source for side in SIDES])
 
 
 class ValueTable:
-    """Differences of values, one per line.
+    """Comparisons of values, one per line.
 
     Attributes:
         suffixes: The ends of row names, after the keys of calls.
         names: The row names of lines whose suffix is ``NO_NAME``.
         texts: The evidence of lines that is not a distance.
         dtypes: The floating-point dtypes of both sides, as text, on lines where they differ.
-        position: Function that returns the position of a row in the result file.
+        get_row_position: Function that returns the position of a row in the result file.
     """
 
     def __init__(self, count: int = 0) -> None:
@@ -66,7 +71,7 @@ class ValueTable:
         self.names: dict[int, str] = {}
         self.texts: dict[int, str] = {}
         self.dtypes: dict[int, str] = {}
-        self.position: Callable[[int], str] = str
+        self.get_row_position: Callable[[int], str] = str
 
     def __len__(self) -> int:
         return sum(map(len, self._parts))
@@ -78,42 +83,44 @@ class ValueTable:
             self._parts = [np.concatenate(self._parts)]
         return self._parts[0]
 
-    def views(self, start: int, stop: int, key: str) -> tuple[Difference, ...]:
-        """Return views of consecutive lines of the call ``key``."""
+    def create_comparisons(self, start: int, stop: int, key: str) -> tuple[ValueComparison, ...]:
+        """Return the comparisons in consecutive lines, which belong to the call ``key``."""
         return tuple(
-            self._view(start + place, key, fields) for place, fields in enumerate(self.lines[start:stop].tolist())
+            self._create_comparison(line, key, fields)
+            for line, fields in enumerate(self.lines[start:stop].tolist(), start)
         )
 
-    def _view(self, line: int, key: str, fields: tuple[Any, ...]) -> Difference:
-        _, _, side, state, basis, quantity, flags, kind, distance, scale, noise, jump, floor, farther = fields
-        why = self.texts.get(line, "")
+    def _create_comparison(self, line: int, key: str, fields: tuple[Any, ...]) -> ValueComparison:
+        _, _, side, state, basis, quantity, flags, kind, distance, scale, noise, jump, explained, ratio = fields
+        evidence = self.texts.get(line, "")
         if quantity != NO_QUANTITY:
-            why = format_drift(Drift(distance, scale, noise, jump, quantity))
-        return Difference(
-            self.name(line, key), SIDES[side], STATES[state], distance, scale, noise, jump,
-            bool(flags & IS_SCALAR), why, Basis(basis), bool(flags & BREAKS), bool(flags & IS_RARE),
-            self.position_of(line), self.dtypes.get(line, ""), bool(flags & IS_MASKED), floor,
-            bool(flags & IS_EQUAL), bool(flags & IS_OTHER_GRAD), bool(flags & IS_IN_REGION),
-            DifferenceKind(kind), farther, bool(flags & IS_EXCUSED),
+            evidence = format_drift(Drift(distance, scale, noise, jump, quantity))
+        return ValueComparison(
+            self.get_row_name(line, key), SIDES[side], STATES[state], distance, scale, noise, jump,
+            bool(flags & IS_SCALAR), evidence, Basis(basis),
+            bool(flags & BECOMES_NON_FINITE), bool(flags & HAS_NON_FINITE),
+            self.get_position(line), self.dtypes.get(line, ""), bool(flags & HAS_MASKED_DIFFERENCE), explained,
+            bool(flags & IS_EQUAL), bool(flags & REQUIRES_OTHER_GRADIENT), bool(flags & IS_IN_REGION),
+            DifferenceKind(kind), ratio, bool(flags & IS_EXCUSED),
         )  # fmt: skip
 
-    def name(self, line: int, key: str) -> str:
+    def get_row_name(self, line: int, key: str) -> str:
         """Return the row name of a line of the call ``key``."""
         suffix = self.lines["suffix"].item(line)
         return self.names[line] if suffix == NO_NAME else f"{key}{self.suffixes[suffix]}"
 
-    def position_of(self, line: int) -> str:
+    def get_position(self, line: int) -> str:
         """Return the position of a line in the result file; empty if it has none."""
         row = self.lines["row"].item(line)
-        return self.position(row) if row >= 0 else ""
+        return self.get_row_position(row) if row >= 0 else ""
 
     def settle_positions(self) -> None:
         """Compute the positions of all lines, so that the result file is no longer needed."""
-        self._set_positions(self._positions())
+        self._set_positions(self._list_positions())
 
-    def _positions(self) -> int | list[str]:
+    def _list_positions(self) -> int | list[str]:
         """Return the positions of all lines, or the first position if they are consecutive numbers."""
-        positions = [self.position_of(line) for line in range(len(self))]
+        positions = [self.get_position(line) for line in range(len(self))]
         first = int(positions[0]) if positions and positions[0].isdecimal() else 0
         are_consecutive = bool(positions) and positions == [*map(str, range(first, first + len(positions)))]
         return first if are_consecutive else positions
@@ -122,11 +129,11 @@ class ValueTable:
         self.lines["row"] = np.arange(len(self))
         if isinstance(positions, int):
             self.lines["row"] += positions
-            self.position = str
+            self.get_row_position = str
         else:
-            self.position = positions.__getitem__
+            self.get_row_position = positions.__getitem__
 
-    def set(self, line: int, key: str, value: Difference) -> None:
+    def set_line(self, line: int, key: str, value: ValueComparison) -> None:
         """Set a line to a value of the call ``key``, except for its row in the result file."""
         fields = self.lines[line]
         is_composed = value.row.startswith(key)
@@ -134,18 +141,18 @@ class ValueTable:
         if not is_composed:
             self.names[line] = value.row
         self.texts.pop(line, None)
-        if value.why:
-            self.texts[line] = value.why
+        if value.evidence:
+            self.texts[line] = value.evidence
         if value.dtypes:
             self.dtypes[line] = value.dtypes
         fields["quantity"] = NO_QUANTITY
         fields["side"], fields["state"] = SIDE_CODES[value.side], STATE_CODES[value.state]
-        fields["basis"], fields["kind"] = value.by, value.kind
-        for name in ("distance", "scale", "noise", "jump", "floor", "farther"):
+        fields["basis"], fields["kind"] = value.basis, value.kind
+        for name in ("distance", "scale", "noise", "jump", "explained_distance", "reference_distance_ratio"):
             fields[name] = getattr(value, name)
         bits = (
-            value.is_scalar, value.breaks, value.is_rare, value.masked, value.is_equal, value.is_in_region,
-            value.requires_other_gradient, value.is_excused,
+            value.is_scalar, value.becomes_non_finite, value.has_non_finite, value.has_masked_difference,
+            value.is_equal, value.is_in_region, value.requires_other_gradient, value.is_excused,
         )  # fmt: skip
         fields["flags"] = sum(bit << place for place, bit in enumerate(bits))
 
@@ -187,8 +194,8 @@ class ValueTable:
         differs: Array = self.lines["state"] == DIFFERS_CODE
         return differs
 
-    def times(self, scale: Array | float, noise: Array | float) -> Array:
-        """Return ``Difference.times`` of all lines.
+    def measure_multiples(self, scale: Array | float, noise: Array | float) -> Array:
+        """Return ``ValueComparison.measure_multiple`` of all lines.
 
         Args:
             scale: The smallest magnitude by which a distance is divided.
@@ -204,7 +211,7 @@ class ValueTable:
             "count": len(self),
             "lines": base64.b64encode(zlib.compress(lines.tobytes(), COMPRESSION_LEVEL)).decode(),
             "suffixes": [*self.suffixes],
-            "positions": self._positions(),
+            "positions": self._list_positions(),
             **{name: [[*item] for item in getattr(self, name).items()] for name in _TEXT_FIELDS},
         }
 
@@ -257,13 +264,13 @@ def measure_multiples(lines: Array, scale: Array | float, noise: Array | float) 
     Returns:
         0 for no difference or an unjudged value; inf for a difference that rounding cannot cause.
     """
-    distance, floor = lines["distance"], lines["floor"]
+    distance, explained = lines["distance"], lines["explained_distance"]
     line_noise, bound = lines["noise"], np.maximum(lines["noise"], noise)
     with np.errstate(all="ignore"):
         multiples: Array = np.where((scale == 0) | (bound == 0), math.inf, distance / scale / bound)
         multiples = np.where((line_noise == 0) & np.isfinite(distance), math.inf, multiples)
-        if floor.any():
-            multiples = np.where(floor > 0, distance / np.fmax(floor, scale * bound), multiples)
+        if explained.any():
+            multiples = np.where(explained > 0, distance / np.fmax(explained, scale * bound), multiples)
     multiples = np.fmax(multiples, 0.0)  # nan if both distance and scale are infinite
     multiples[(distance == 0) | (lines["state"] == UNJUDGED_CODE)] = 0.0
     return multiples
@@ -301,12 +308,12 @@ def _check_text(item: Any) -> str:
     return item
 
 
-def build_call_table(key: str, values: Sequence[Difference]) -> ValueTable:
+def build_call_table(key: str, values: Sequence[ValueComparison]) -> ValueTable:
     """Return a table of the values of one call."""
     table = ValueTable(len(values))
-    positions = [value.line for value in values]
+    positions = [value.position for value in values]
     for line, value in enumerate(values):
-        table.set(line, key, value)
+        table.set_line(line, key, value)
     table.lines["row"] = np.arange(len(values))
-    table.position = positions.__getitem__
+    table.get_row_position = positions.__getitem__
     return table

@@ -8,7 +8,7 @@ from typing import Any
 from probe_pytorch import compat
 from probe_pytorch.capture.transient_hooks import exclude_from_copies, remove_hook
 from probe_recording.api import stack_of
-from probe_recording.call_recorder import RunningCall
+from probe_recording.capture.call_recorder import RunningCall
 from torch import nn
 
 from probe_legacy.calls.recorder import OldRecorder

@@ -20,9 +20,9 @@ from probe_pytorch.capture.kernel_dump import KernelDump
 from probe_pytorch.overflow import Flags, find_device_flags
 from probe_pytorch.session import TorchSession
 from probe_recording.api import stack_of
-from probe_recording.interceptors import ActiveSession
+from probe_recording.capture.interceptors import ActiveSession
+from probe_recording.capture.threads import Threads
 from probe_recording.sites import Stack, lines_of
-from probe_recording.threads import Threads
 
 from probe_legacy.calls.recorder import find_node
 from probe_legacy.calls.rows import split_frames

@@ -18,10 +18,10 @@ from probe_pytorch.capture.call_recorder import TorchCallRecorder
 from probe_pytorch.recorder import TorchRecorder
 from probe_pytorch.session import TorchSession
 from probe_recording.api import Config, stack_of
-from probe_recording.call_recorder import RunningCall
-from probe_recording.directory import StepDirectory
-from probe_recording.interceptors import ActiveSession
-from probe_recording.threads import Threads
+from probe_recording.capture.call_recorder import RunningCall
+from probe_recording.capture.interceptors import ActiveSession
+from probe_recording.capture.threads import Threads
+from probe_recording.framework import StepDirectory
 
 from probe_legacy.calls.selection import CallSelection, EarlySelection
 from probe_legacy.calls.versions import Version

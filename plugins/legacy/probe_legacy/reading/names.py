@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from probe_core.files.packaged import load_yaml
 from probe_core.model import Side
+from probe_core.store.names import format_key, has_module_scope
 
 STACK = "stack_info"
 """The place of the rows of call stacks."""
@@ -42,13 +43,11 @@ class CallName(NamedTuple):
     @property
     def is_module(self) -> bool:
         """True for the call of a module."""
-        return self.head.startswith("Module.")
+        return has_module_scope(self.head)
 
     def format_key(self, number: int) -> str:
         """Return the name of the call that has this number."""
-        if self.is_module:
-            return f"{self.head}.{self.phase}.{number}"
-        return f"{self.head}.{number}.{self.phase}"
+        return format_key(self.head, number, self.phase)
 
 
 RowName = tuple[CallName, str]

@@ -16,6 +16,7 @@ from probe_recording.reading.run import pause_collection
 from probe_core.errors import UserError
 from probe_core.model import Mode, Record, Side, Slot, Value
 from probe_core.model.run import MAX_CACHED_SLOTS, Header, Run
+from probe_core.store.names import is_module
 from probe_legacy.reading.lines import MAX_LINE_BYTES, DamagedRow, Scan, parse_value, read_lines, scan
 from probe_legacy.reading.names import CallName, RowName, parse_place
 from probe_legacy.reading.values import new_tuple
@@ -150,7 +151,7 @@ class LegacyRun(Run):
                 self._offsets[index] = array("q", [call.offsets[place] for place, _, _ in layout])
 
     def _find_level(self) -> str:
-        module_count = sum(name.startswith("Module.") for name in self._names)
+        module_count = sum(map(is_module, self._names))
         if not module_count:
             return "L1"
         return "L0" if module_count == len(self._names) else "mix"

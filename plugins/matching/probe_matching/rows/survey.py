@@ -17,7 +17,7 @@ from probe_core.model import Kind, Record, Side, Slot, Value
 from probe_core.model.columns import Array
 from probe_core.model.dtypes import get_dtype_kind
 from probe_core.model.run import Run
-from probe_core.store.names import is_gradient
+from probe_core.store.names import is_backward, is_gradient, is_module
 from probe_matching.rows.axes import AxisPart, Layout, find_layouts, is_batch_multiple
 from probe_matching.rows.decisions import (
     AXIS_OMISSION,
@@ -103,7 +103,7 @@ class Survey:
         if value.is_empty and golden_value.is_empty:
             return None
         prints = compute_fingerprint(value), compute_fingerprint(golden_value)
-        if slot.side is Side.PARAMETERS or (prints[0] in self._parameters and not _is_backward(key)):
+        if slot.side is Side.PARAMETERS or (prints[0] in self._parameters and not is_backward(key)):
             return create_omission(SHARED_OMISSION, is_other=prints[0] != prints[1])
         if slot.side is Side.PARAMETERS_GRAD or is_gradient(key):
             return create_omission(REDUCED_OMISSION)
@@ -146,10 +146,10 @@ class Survey:
 
     def _depends_on_batch(self, key: str, slot: Slot, sources: Sequence[Decision]) -> bool | None:
         """Return True if samples enter a value, False if not, None if it is not known."""
-        if _is_backward(key):
+        if is_backward(key):
             return True
         if slot.side.is_source:
-            return self._returned.get(compute_fingerprint(slot.value), True if key.startswith("Module.") else None)
+            return self._returned.get(compute_fingerprint(slot.value), True if is_module(key) else None)
         return any(decision.depends_on_batch for decision in sources) if sources else None
 
     def _decide_without_rows(self, slot: Slot, partner: Slot, origin: bool | None) -> Decision:
@@ -174,7 +174,7 @@ class Survey:
             layouts += [layout for layout in candidates if not self._has_rows(layout)]
         layouts += [layout for layout in candidates if layout not in layouts]
         near, least = layouts[0], MAX_DISTANCE
-        for layout, apart in self._measure_distances(value, golden_value, layouts, is_scaled=_is_backward(key)):
+        for layout, apart in self._measure_distances(value, golden_value, layouts, is_scaled=is_backward(key)):
             if apart < least:
                 near, least = layout, apart
             if least <= load_limits().same:
@@ -182,7 +182,7 @@ class Survey:
         if least > load_limits().near:
             near = candidates[0] if expected is None else layouts[0]
             is_known = self._is_supported(near, sources) or self._is_data(key, slot, near)
-            if expected is None and (_is_backward(key) or not is_known):
+            if expected is None and (is_backward(key) or not is_known):
                 return create_omission(AXIS_OMISSION)
         if self._has_rows(near):
             return self._decide_selected(key, near, value, golden_value)
@@ -220,7 +220,7 @@ class Survey:
 
         Gradients of weights may come transposed.
         """
-        if not _is_backward(key):
+        if not is_backward(key):
             return None
         forward = self._by_shape.get(key.replace(".backward", ".forward"), {})
         shape = value.shape or ()
@@ -253,7 +253,7 @@ class Survey:
 
     def _decide_selected(self, key: str, layout: Layout, value: Value, golden_value: Value) -> Decision:
         """Return the decision to compare rows, for a gradient with the factor between both runs."""
-        if not _is_backward(key) or get_dtype_kind(value.dtype) != "float":
+        if not is_backward(key) or get_dtype_kind(value.dtype) != "float":
             return create_selection(layout)
         if all(places.is_whole for places in self._places):
             return create_selection(layout)
@@ -294,7 +294,3 @@ class Survey:
 def compute_fingerprint(value: Value) -> Fingerprint:
     """Return the fingerprint by which a value is recognised in later calls."""
     return value.dtype, value.extent, value.checksum, *map(repr, value.statistics)
-
-
-def _is_backward(key: str) -> bool:
-    return "backward" in key.split(".")

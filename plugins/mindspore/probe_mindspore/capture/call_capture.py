@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from probe_recording.api import Capture
-from probe_recording.threads import Threads
+from probe_recording.capture.threads import Threads
 
 from probe_mindspore.capture.call_recorder import MindSporeCallRecorder
 from probe_mindspore.capture.cells import list_all_cells

@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any
 
 from probe_recording.api import Backward, CallRecorder
-from probe_recording.call_recorder import RunningCall
+from probe_recording.capture.call_recorder import RunningCall
+from probe_recording.capture.threads import Threads
 from probe_recording.sites import Stack, lines_of
-from probe_recording.threads import Threads
 
 from probe_mindspore import compat
 from probe_mindspore.capture.draws import DrawWatch

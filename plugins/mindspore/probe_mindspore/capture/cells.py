@@ -8,9 +8,9 @@ from typing import Any
 
 from mindspore import nn
 from probe_recording.api import Backward, ModuleHooks
-from probe_recording.module_hooks import RunningModule
+from probe_recording.capture.module_hooks import RunningModule
+from probe_recording.capture.threads import Threads
 from probe_recording.sites import Stack
-from probe_recording.threads import Threads
 
 from probe_mindspore import compat
 from probe_mindspore.capture.draws import DrawWatch

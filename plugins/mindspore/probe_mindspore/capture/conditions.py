@@ -8,8 +8,8 @@ from typing import Any
 import mindspore
 from mindspore import Tensor, communication, nn
 from probe_recording.api import ConditionCapture, Session
-from probe_recording.batch_values import create_batch_entry, hash_array, iterate_batch_tensors
-from probe_recording.conditions import Conditions, Fact
+from probe_recording.step_facts.batch_values import create_batch_entry, hash_array, iterate_batch_tensors
+from probe_recording.step_facts.conditions import Conditions, Fact
 
 from probe_mindspore import compat
 from probe_mindspore.capture.cells import list_models

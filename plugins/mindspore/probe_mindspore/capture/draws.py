@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from probe_recording.api import Session
-from probe_recording.conditions import Draw, state_hash
+from probe_recording.step_facts.conditions import Draw, state_hash
 
 from probe_mindspore import compat
 from probe_mindspore.capture.drawing_primitives import PrimitiveSeeds, find_seeds

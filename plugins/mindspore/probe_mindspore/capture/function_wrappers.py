@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import yaml
 from mindspore import Tensor
 from probe_recording.api import stack_of
-from probe_recording.attribute_patches import AttributePatches
-from probe_recording.threads import Threads
+from probe_recording.capture.attribute_patches import AttributePatches
+from probe_recording.capture.threads import Threads
 
 from probe_mindspore import compat
 from probe_mindspore.capture.call_recorder import MindSporeCallRecorder

@@ -13,8 +13,8 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from mindspore import Tensor
-from probe_recording.arrays import Array
-from probe_recording.gathering import GradientCallback, GradientGatherer
+from probe_recording.capture.gathering import GradientCallback, GradientGatherer
+from probe_recording.values.arrays import Array
 
 from probe_mindspore import compat
 from probe_mindspore.values import read_values

@@ -10,10 +10,10 @@ from typing import Any
 from mindspore import Tensor, ops
 from mindspore.ops.operations import comm_ops
 from probe_recording.api import CallInterceptor, Config, InterceptedCall
-from probe_recording.gathering import GradientCollector
-from probe_recording.interceptors import ActiveSession, GradientReceiver
+from probe_recording.capture.gathering import GradientCollector
+from probe_recording.capture.interceptors import ActiveSession, GradientReceiver
+from probe_recording.capture.threads import Threads
 from probe_recording.sites import Stack
-from probe_recording.threads import Threads
 
 from probe_core.errors import UserError
 from probe_mindspore import compat

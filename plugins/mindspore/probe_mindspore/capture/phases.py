@@ -16,9 +16,9 @@ from mindspore.experimental import optim as experimental
 from mindspore.ops import composite
 from mindspore.ops.function import clip_func
 from probe_recording.api import Capture
-from probe_recording.attribute_patches import AttributePatches
+from probe_recording.capture.attribute_patches import AttributePatches
 from probe_recording.keeping.readings import iterate_statistics
-from probe_recording.step_phases import NO_BACKWARD, NO_STEP, StepPhase, StepPhases, flatten_leaves
+from probe_recording.step_facts.step_phases import NO_BACKWARD, NO_STEP, StepPhase, StepPhases, flatten_leaves
 
 from probe_mindspore import compat, compat_passes
 from probe_mindspore.capture.cells import list_models

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mindspore import nn
-from probe_recording.config import load_config
+from probe_recording.framework import load_config
 from probe_recording.keeping.options import parse_options
 from probe_recording.keeping.settings import keep_config
 from probe_recording.keeping.watch import DEFAULT_PATH, Watch, list_objects

@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from probe_recording.api import stack_of
-from probe_recording.threads import Threads
+from probe_recording.capture.threads import Threads
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from probe_pytorch import compat

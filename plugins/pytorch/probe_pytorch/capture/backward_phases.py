@@ -16,9 +16,9 @@ from typing import Any
 
 import torch
 from probe_recording.api import stack_of
-from probe_recording.attribute_patches import AttributePatches
+from probe_recording.capture.attribute_patches import AttributePatches
 from probe_recording.sites import STAND_IN, Stack
-from probe_recording.step_phases import NO_BACKWARD, StepPhase, StepPhases, flatten_leaves
+from probe_recording.step_facts.step_phases import NO_BACKWARD, StepPhase, StepPhases, flatten_leaves
 from torch import nn
 
 from probe_pytorch import compat, compat_hooks

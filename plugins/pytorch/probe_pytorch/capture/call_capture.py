@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from probe_recording.api import Capture, Config
+from probe_recording.capture.threads import Threads
 from probe_recording.messages import Notices
-from probe_recording.threads import Threads
 
 from probe_core.errors import format_list
 from probe_pytorch.capture.call_recorder import TorchCallRecorder

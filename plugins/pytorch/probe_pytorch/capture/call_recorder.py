@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 import torch
 from probe_recording.api import Backward, CallRecorder
-from probe_recording.call_recorder import RunningCall
+from probe_recording.capture.call_recorder import RunningCall
+from probe_recording.capture.threads import Threads
 from probe_recording.sites import Stack, files_of
-from probe_recording.threads import Threads
 
 from probe_pytorch import compat
 from probe_pytorch.capture.gradients import attach_api, list_sources, list_tensors
@@ -98,7 +98,7 @@ class TorchCallRecorder(CallRecorder[TorchSession]):
             written = shown_args[:1]
         is_view = False
         if uninitialized:
-            settle = partial(self._settle, call, uninitialized, shown_args, shown_kwargs, result)
+            settle = partial(self._settle, call, prefix, uninitialized, shown_args, shown_kwargs, result)
             is_view = self.attempt(call.name, settle, False)
         self.end(call, _list_outputs(result, written) if written else result, is_uninitialized=is_view)
         return result
@@ -141,13 +141,14 @@ class TorchCallRecorder(CallRecorder[TorchSession]):
             return otherwise
 
     def _settle(
-        self, call: RunningCall, uninitialized: list[torch.Tensor], args: Any, kwargs: Any, result: Any
+        self, call: RunningCall, prefix: str, uninitialized: list[torch.Tensor], args: Any, kwargs: Any, result: Any
     ) -> bool:
         """Record as null what a call received without values; return True if its result has none either."""
-        without_values, is_view = self.uninitialized.update_after_call(uninitialized, result)
+        api = prefix.rpartition(".")[2]
+        without_values, is_view = self.uninitialized.update_after_call(api, uninitialized, result)
         for field, values in (("input_args", args), ("input_kwargs", kwargs)):
             if field in call.fields:
-                call.fields[field] = self.uninitialized.blank_leaves(call.fields[field], values, without_values)
+                call.fields[field] = self.uninitialized.replace_by_null(call.fields[field], values, without_values)
         return is_view
 
     def _run(

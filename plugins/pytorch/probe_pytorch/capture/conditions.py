@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 from probe_recording.api import ConditionCapture, Session
-from probe_recording.batch_values import create_batch_entry, iterate_batch_tensors
-from probe_recording.conditions import Conditions, Fact
+from probe_recording.step_facts.batch_values import create_batch_entry, iterate_batch_tensors
+from probe_recording.step_facts.conditions import Conditions, Fact
 
 from probe_pytorch import compat_conditions as compat
 from probe_pytorch.batch_hash import hash_tensor

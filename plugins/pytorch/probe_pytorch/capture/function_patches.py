@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 from probe_recording.api import stack_of
-from probe_recording.attribute_patches import AttributePatches
-from probe_recording.threads import Threads
+from probe_recording.capture.attribute_patches import AttributePatches
+from probe_recording.capture.threads import Threads
 
 from probe_pytorch.capture import collectives
 from probe_pytorch.capture.call_recorder import TorchCallRecorder

@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 from probe_recording.api import stack_of
+from probe_recording.capture.threads import Threads
 from probe_recording.sites import is_operator
-from probe_recording.threads import Threads
 from torch.overrides import TorchFunctionMode, handle_torch_function
 
 from probe_pytorch import compat, compat_hooks, seeds

@@ -18,8 +18,8 @@ from typing import Any
 
 import torch
 from probe_recording.api import Backward
-from probe_recording.gathering import GradientCallback, GradientGatherer, report_gradients
-from probe_recording.values import SCALARS
+from probe_recording.capture.gathering import GradientCallback, GradientGatherer, report_gradients
+from probe_recording.values.collector import SCALARS
 
 from probe_pytorch import compat, compat_hooks
 from probe_pytorch.statistics import PLAIN

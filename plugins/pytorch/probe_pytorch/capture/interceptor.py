@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 from probe_recording.api import CallInterceptor, Config, InterceptedCall
-from probe_recording.gathering import GradientCollector
-from probe_recording.interceptors import ActiveSession, GradientReceiver
+from probe_recording.capture.gathering import GradientCollector
+from probe_recording.capture.interceptors import ActiveSession, GradientReceiver
+from probe_recording.capture.threads import Threads
 from probe_recording.sites import Stack
-from probe_recording.threads import Threads
 
 from probe_pytorch import compat, compat_conditions, generators
 from probe_pytorch.capture.call_recorder import TorchCallRecorder

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from probe_recording.api import Capture
-from probe_recording.threads import Threads
+from probe_recording.capture.threads import Threads
 from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 

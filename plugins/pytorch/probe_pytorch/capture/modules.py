@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 from probe_recording.api import Backward, ModuleHooks
-from probe_recording.module_hooks import RunningModule
+from probe_recording.capture.module_hooks import RunningModule
+from probe_recording.capture.threads import Threads
 from probe_recording.sites import Stack
-from probe_recording.threads import Threads
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 

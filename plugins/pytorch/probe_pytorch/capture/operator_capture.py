@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from probe_recording.api import Capture
-from probe_recording.threads import Threads
+from probe_recording.capture.threads import Threads
 
 from probe_core.errors import UserError
 from probe_pytorch.capture.aten_mode import AtenMode

@@ -10,9 +10,9 @@ from functools import wraps
 from typing import Any
 
 import torch
-from probe_recording.attribute_patches import AttributePatches
-from probe_recording.leaves import scalar
-from probe_recording.step_phases import NO_STEP, StepPhase
+from probe_recording.capture.attribute_patches import AttributePatches
+from probe_recording.step_facts.step_phases import NO_STEP, StepPhase
+from probe_recording.values.leaves import scalar
 from torch.nn import utils
 from torch.optim import Optimizer
 

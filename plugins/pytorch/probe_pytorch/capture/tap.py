@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 from probe_recording.api import Capture
-from probe_recording.leaves import Tree
+from probe_recording.values.leaves import Tree
 from torch import nn
 
 from probe_pytorch import compat, compat_hooks

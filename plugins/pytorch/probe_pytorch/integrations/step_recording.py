@@ -6,7 +6,7 @@ import atexit
 import os
 from typing import Any
 
-from probe_recording.recorded_block import create_block_config, report_recording
+from probe_recording.framework import create_block_config, report_recording
 from torch import nn
 
 from probe_pytorch.recorded_block import DEFAULT_LEVEL

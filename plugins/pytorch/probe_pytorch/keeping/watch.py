@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from probe_recording.api import Config
-from probe_recording.config import load_config
+from probe_recording.framework import load_config
 from probe_recording.keeping import watch as shared_watch
 from probe_recording.keeping.options import KeepOptions, parse_options
 from probe_recording.keeping.settings import keep_config

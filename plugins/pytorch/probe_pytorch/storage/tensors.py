@@ -19,7 +19,7 @@ import torch
 import xxhash
 from probe_recording.file_names import JOURNAL_FILE, PACKED_FILE
 from probe_recording.interrupts import defer_interrupts
-from probe_recording.tensor_store import Store
+from probe_recording.values.tensor_store import Store
 
 from probe_core.errors import UserError
 from probe_core.files.atomic import create_file, open_file, write_text

@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from probe_core.errors import UserError, make_printable
-from probe_recording.config import COMPARED_TASKS, Config, check_consistency
 from probe_recording.diff_check.golden_run import GoldenRun
-from probe_recording.diff_check_settings import DEFAULT_CALL_COUNT, DiffCheck
-from probe_recording.slices import describe_slices
+from probe_recording.settings.config import COMPARED_TASKS, Config, check_consistency
+from probe_recording.settings.diff_check_settings import DEFAULT_CALL_COUNT, DiffCheck
+from probe_recording.settings.slices import describe_slices
 
 
 def compare_with_golden(config: Config, golden: Path, call_count: int | None) -> Config:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from probe_core.errors import UserError
-from probe_recording.config import Config
 from probe_recording.diff_check.call_judge import CallJudge
 from probe_recording.diff_check.checks import check_same_way
 from probe_recording.diff_check.golden_run import read_golden_run
@@ -13,8 +12,9 @@ from probe_recording.diff_check.held_tensors import HeldTensors
 from probe_recording.diff_check.same_calls import write_same_calls
 from probe_recording.diff_check.sentences import list_result_lines
 from probe_recording.messages import Notices, note
-from probe_recording.process import Process
-from probe_recording.session import Session
+from probe_recording.run_directory.process import Process
+from probe_recording.sessions.session import Session
+from probe_recording.settings.config import Config
 
 
 class GoldenComparison:

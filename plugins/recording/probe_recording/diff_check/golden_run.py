@@ -13,7 +13,7 @@ from probe_ranks.api import find_ranks
 from probe_core.errors import UserError
 from probe_recording.file_names import PROBE_FIELD, SLICES_FIELD
 from probe_recording.reading.jsonstream import JsonCursor, JsonError
-from probe_recording.recorded_settings import RecordedSettings, read_settings
+from probe_recording.settings.recorded_settings import RecordedSettings, read_settings
 
 COMPARED_TASKS = ("statistics", "tensor")
 CHECKSUM_NAMES = {8: "md5", 16: "xxh3"}

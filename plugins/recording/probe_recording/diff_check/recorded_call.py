@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from probe_core.store.names import drop_count, is_gradient
-from probe_recording.leaves import MAX_NAMES
+from probe_core.store.names import drop_count, is_forward, is_module
+from probe_recording.values.leaves import MAX_NAMES
 
 _DATA_NAME = re.compile(r', "data_name": ("(?:[^"\\]|\\.)*")')
-_MODULE_FORWARD = re.compile(r"\.forward\.\d+$")
 
 
 class CallForm(NamedTuple):
@@ -33,9 +32,8 @@ class CallForm(NamedTuple):
 @lru_cache(MAX_NAMES)
 def get_form(key: str) -> CallForm:
     """Return the facts that follow from the name of a record; the steps of a training repeat most names."""
-    is_module = _MODULE_FORWARD.search(key) is not None
-    is_forward = is_module or (key.endswith(".forward") and not is_gradient(key))
-    return CallForm(is_forward, is_module, key if is_module else drop_count(key))
+    is_module_forward = is_module(key) and is_forward(key)
+    return CallForm(is_forward(key), is_module_forward, key if is_module_forward else drop_count(key))
 
 
 @dataclass(frozen=True, slots=True)

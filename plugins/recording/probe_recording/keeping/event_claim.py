@@ -6,14 +6,14 @@ import os
 from dataclasses import replace
 
 from probe_core.errors import UserError
-from probe_recording.config import Config
-from probe_recording.directory import Lock, StepDirectory
-from probe_recording.earlier_run import is_one_of_several, settle_earlier_run
 from probe_recording.keeping.step_memory import MemoryDirectory
 from probe_recording.messages import Notices
-from probe_recording.process import Process
-from probe_recording.run_claim import RunClaim
-from probe_recording.stage_name import join_label
+from probe_recording.run_directory.directory import Lock, StepDirectory
+from probe_recording.run_directory.earlier_run import is_one_of_several, settle_earlier_run
+from probe_recording.run_directory.process import Process
+from probe_recording.run_directory.run_claim import RunClaim
+from probe_recording.settings.config import Config
+from probe_recording.settings.stage_name import join_label
 
 
 class EventClaim(RunClaim):

@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from probe_recording.directory import WATCH_FILE, StepDirectory
 from probe_recording.keeping.band import Band, load_band_rule
 from probe_recording.keeping.event import SCHEMA, Cause, Event, NoRise, Trigger
 from probe_recording.keeping.history import History
@@ -17,6 +16,7 @@ from probe_recording.keeping.rise import find_first_rise
 from probe_recording.keeping.setting_change import find_setting_change
 from probe_recording.keeping.step_memory import StepRing, StoredStep
 from probe_recording.keeping.watched import SeriesKind, WatchedValue
+from probe_recording.run_directory.directory import WATCH_FILE, StepDirectory
 
 HISTORY_MEMORY_DIVISOR = 4
 """The history of quantities takes at most one part in this many of the memory."""

@@ -10,8 +10,6 @@ import numpy as np
 
 from probe_core.errors import UserError, format_count
 from probe_recording import messages
-from probe_recording.directory import StepDirectory, check_place
-from probe_recording.entry import Entry
 from probe_recording.interrupts import defer_interrupts
 from probe_recording.keeping.event import Cause, Trigger
 from probe_recording.keeping.event_claim import EventClaim
@@ -22,11 +20,13 @@ from probe_recording.keeping.signal_hook import SignalHook
 from probe_recording.keeping.step_memory import StoredStep
 from probe_recording.keeping.verdict_text import format_event, format_rerun, format_written_steps
 from probe_recording.keeping.watched import collect_watched_values, has_scaler
-from probe_recording.leaves import Tree
-from probe_recording.recorder import Recorder
-from probe_recording.recorder_state import RecorderState
-from probe_recording.session import Session
+from probe_recording.recorder.recorder import Recorder
+from probe_recording.recorder.recorder_state import RecorderState
+from probe_recording.run_directory.directory import StepDirectory, check_place
+from probe_recording.sessions.session import Session
 from probe_recording.sites import Stack
+from probe_recording.values.entry import Entry
+from probe_recording.values.leaves import Tree
 
 S = TypeVar("S", bound=Session)
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
 from typing import NamedTuple
 
-from probe_recording.leaves import Plain, StoredLeaf, TensorLeaf, Tree
-from probe_recording.step_phases import StepPhase, StepPhases
+from probe_recording.step_facts.step_phases import StepPhase, StepPhases
+from probe_recording.values.leaves import Plain, StoredLeaf, TensorLeaf, Tree
 
 
 class QuantityKind(Enum):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from probe_recording.keeping.step_memory import StoredStep
-from probe_recording.step_phases import STEP_PHASES_FILE
+from probe_recording.step_facts.step_phases import STEP_PHASES_FILE
 
 
 @dataclass(frozen=True, slots=True)

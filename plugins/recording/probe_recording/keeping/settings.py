@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from probe_core.errors import UserError
-from probe_recording.config import Config
+from probe_recording.settings.config import Config
 
 
 def keep_config(config: Config) -> Config:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from probe_core.errors import UserError
 from probe_core.safe_text import escape_invisible
 from probe_core.store.files import ERROR_FILE
-from probe_recording.directory import StepDirectory
+from probe_recording.run_directory.directory import StepDirectory
 
 Rows = NDArray[np.int32]
 

@@ -11,7 +11,7 @@ from probe_recording.keeping.readings import CALL, QuantityKind, QuantityName
 from probe_recording.keeping.rise import Rise
 from probe_recording.keeping.setting_change import SettingChange
 from probe_recording.keeping.watched import SeriesKind
-from probe_recording.loss import format_steps
+from probe_recording.sessions.loss import format_steps
 
 SERIES_TEXTS = {SeriesKind.LOSS: "loss", SeriesKind.GRADIENT_NORM: "gradient norm"}
 QUANTITY_TEXTS = {

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from probe_recording.keeping.readings import SCALED_PHASES, TensorStatistics, iterate_statistics
-from probe_recording.leaves import Tree
-from probe_recording.step_phases import StepPhase, StepPhases
+from probe_recording.step_facts.step_phases import StepPhase, StepPhases
+from probe_recording.values.leaves import Tree
 
 MAX_SERIES = 8
 """Number of losses of a step that have a band each; of a step with more losses the mean is observed."""

@@ -10,14 +10,22 @@ from pathlib import Path
 
 from probe_core.errors import UserError
 from probe_core.files.atomic import make_directory
-from probe_recording.config import Config
-from probe_recording.directory import SINGLE, Lock, RemovalResult, StepDirectory, clear, list_labels, remove_run
-from probe_recording.earlier_run import SettlementLock, settle_earlier_run
 from probe_recording.messages import note
-from probe_recording.process import Process
 from probe_recording.process_start.launch import is_first_process
-from probe_recording.run_claim import RunClaim
-from probe_recording.stage_name import join_label
+from probe_recording.run_directory.directory import (
+    SINGLE,
+    Lock,
+    RemovalResult,
+    StepDirectory,
+    clear,
+    list_labels,
+    remove_run,
+)
+from probe_recording.run_directory.earlier_run import SettlementLock, settle_earlier_run
+from probe_recording.run_directory.process import Process
+from probe_recording.run_directory.run_claim import RunClaim
+from probe_recording.settings.config import Config
+from probe_recording.settings.stage_name import join_label
 
 RESTART_VARIABLE = "TORCHELASTIC_RESTART_COUNT"
 """The environment variable by which a launcher counts how often it restarted its workers."""

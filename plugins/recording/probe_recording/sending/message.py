@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, NoReturn, Union
 import xxhash
 
 from probe_core.errors import make_printable
-from probe_recording.leaves import quote
+from probe_recording.values.leaves import quote
 
 PROTOCOL = 1
 MAGIC_BYTES = b"PRB1"

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from probe_recording.leaves import Tree, encode
 from probe_recording.sending.body import SentTensor, encode_body
 from probe_recording.sending.message import Buffer, FrameKind, encode_call_head, encode_frame
+from probe_recording.values.leaves import Tree, encode
 
 REASON_NO_ROOM = "no room"
 """Reason of a dropped call: the memory for calls that wait to be sent or judged was used up."""

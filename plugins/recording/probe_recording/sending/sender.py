@@ -12,8 +12,6 @@ from pathlib import Path
 from probe_core.errors import UserError
 from probe_core.files.atomic import write_text
 from probe_recording import messages
-from probe_recording.config import Config
-from probe_recording.destination import Destination
 from probe_recording.sending.message import PROTOCOL
 from probe_recording.sending.outbox import Outbox
 from probe_recording.sending.shared import SharedSender
@@ -21,6 +19,8 @@ from probe_recording.sending.summary import SendingSummary
 from probe_recording.sending.tcp import TcpSender
 from probe_recording.sending.tls import create_sender_context
 from probe_recording.sending.transport import Transport
+from probe_recording.settings.config import Config
+from probe_recording.settings.destination import Destination
 
 NOTICE_DELAY_SECONDS = 1.0
 """Seconds of waiting at the end of the process before a line says so."""

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from probe_recording.entry import Entry
-from probe_recording.leaves import Save, Tree
 from probe_recording.reading.entries import SIZES
 from probe_recording.sending.body import SentTensor
 from probe_recording.sending.message import Buffer
 from probe_recording.sending.outbox import CALL_OVERHEAD_BYTES, REASON_RECORDER_ERROR, REASON_UNFINISHED, Outbox
-from probe_recording.session import Session
+from probe_recording.sessions.session import Session
 from probe_recording.sites import Stack
+from probe_recording.values.entry import Entry
+from probe_recording.values.leaves import Save, Tree
 
 DISTRIBUTED_PREFIX = "Distributed."
 

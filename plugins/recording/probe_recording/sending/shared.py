@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from probe_core.files.atomic import create_file
-from probe_recording.destination import Destination
 from probe_recording.sending.message import Buffer, FrameKind, encode_frame
 from probe_recording.sending.outbox import Outbox
 from probe_recording.sending.transport import Transport
+from probe_recording.settings.destination import Destination
 
 SUFFIX = ".prb"
 MESSAGE_TAGS = {FrameKind.HELLO: "hello", FrameKind.TALLY: "tally", FrameKind.END: "end"}

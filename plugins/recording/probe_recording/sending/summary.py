@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from probe_recording.destination import Destination
-from probe_recording.loss import format_steps
 from probe_recording.sending.outbox import Counts, format_largest
+from probe_recording.sessions.loss import format_steps
+from probe_recording.settings.destination import Destination
 
 VERSION = 1
 

@@ -12,7 +12,6 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from probe_core.errors import make_printable
-from probe_recording.destination import Destination
 from probe_recording.sending.message import (
     PREFIX,
     PROTOCOL,
@@ -31,6 +30,7 @@ from probe_recording.sending.message import (
 from probe_recording.sending.outbox import Outbox, QueuedCall
 from probe_recording.sending.tls import create_sender_context
 from probe_recording.sending.transport import ReceiverRefusal, Transport
+from probe_recording.settings.destination import Destination
 
 CONNECT_TIMEOUT_SECONDS = 10.0
 """Seconds for a connection and its TLS handshake."""

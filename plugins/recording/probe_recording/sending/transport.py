@@ -13,7 +13,6 @@ from typing import Any
 
 from probe_core.errors import UserError, make_printable
 from probe_recording import messages
-from probe_recording.destination import Destination
 from probe_recording.sending.message import (
     MAX_JSON_VALUES,
     PREFIX,
@@ -24,6 +23,7 @@ from probe_recording.sending.message import (
 )
 from probe_recording.sending.outbox import REASON_RECORDER_ERROR, REASON_TOO_LARGE, Outbox, QueuedCall
 from probe_recording.sending.tls import format_connection_error
+from probe_recording.settings.destination import Destination
 
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.5, 60.0
 """Seconds between two attempts, doubled after each failure."""

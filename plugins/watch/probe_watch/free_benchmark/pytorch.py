@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from probe_recording.api import InterceptedCall
-from probe_recording.interceptors import RandomStates
+from probe_recording.capture.interceptors import RandomStates
 
 from probe_watch.free_benchmark.arguments import UnsupportedTensor
 from probe_watch.free_benchmark.benchmark import Benchmark, GradientSwitch

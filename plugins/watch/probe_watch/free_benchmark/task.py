@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from probe_recording.api import Config, InterceptedCall, TaskRecorder
-from probe_recording.directory import SINGLE, Lock, remove_earlier_steps
-from probe_recording.interceptors import new_interceptor
+from probe_recording.capture.interceptors import new_interceptor
+from probe_recording.framework import SINGLE, Lock, remove_earlier_steps
 from probe_recording.interrupts import defer_interrupts
 from probe_recording.messages import note
 

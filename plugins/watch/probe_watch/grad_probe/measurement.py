@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from probe_recording.arrays import Array, crc32
+from probe_recording.values.arrays import Array, crc32
 
 from probe_watch.grad_probe.settings import Bound, GradSettings
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-from probe_recording.arrays import Array
+from probe_recording.values.arrays import Array
 
 from probe_core.errors import UnreadableTensor
 from probe_core.files.atomic import AtomicFile

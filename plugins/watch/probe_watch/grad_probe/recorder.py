@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from probe_recording.api import Config, TaskRecorder
-from probe_recording.directory import Lock
+from probe_recording.framework import Lock
 from probe_recording.messages import note
 
 from probe_core.errors import UserError, describe_error, find_nearest_names, format_count, format_list

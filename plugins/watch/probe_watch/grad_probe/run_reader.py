@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 from probe_recording.api import load_npy
-from probe_recording.arrays import Array
+from probe_recording.values.arrays import Array
 
 from probe_core.errors import UnreadableTensor, UserError
 from probe_watch.grad_probe.names import (

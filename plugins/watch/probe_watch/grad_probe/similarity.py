@@ -8,7 +8,7 @@ from enum import Enum
 from fractions import Fraction
 
 import numpy as np
-from probe_recording.arrays import Array
+from probe_recording.values.arrays import Array
 
 from probe_core.errors import UnreadableTensor
 from probe_watch.grad_probe.run_reader import RankRun, StepSigns

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-from probe_recording.arrays import Array
+from probe_recording.values.arrays import Array
 
 from probe_core.files.atomic import make_directory, refuse_link, replace_file
 from probe_watch.grad_probe.measurement import MeasuredGradient

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 from probe_diagnosis.api import Timeline, own_frame
 from probe_diagnosis.difference.nodes import Node
-from probe_diagnosis.difference.reasons import Cause
+from probe_diagnosis.difference.reasons import CauseKind
 from probe_diagnosis.difference.search import SearchResult, search_timelines
 from probe_diagnosis.frames import frames_of, load_stacks
 
 from probe_core.model import Kind, Side, Slot
 from probe_core.model.columns import SCALAR, TENSOR
 from probe_core.model.run import Run
+from probe_core.store.names import is_backward
 from probe_watch.nan_analysis.findings import (
     NonFiniteAnalysis,
     NonFiniteArrival,
@@ -52,7 +53,7 @@ def analyze_step(runs: Mapping[int, Run], step: str = "") -> NonFiniteAnalysis:
     for run in runs.values():
         load_stacks(run, run.stack_path)
     timelines = {
-        rank: Timeline.of_run(run, rank, marks[rank].is_harmful, values[rank].is_unknown, step)
+        rank: Timeline.from_run(run, rank, marks[rank].is_harmful, values[rank].is_unknown, step)
         for rank, run in runs.items()
     }
     search_result = search_timelines(timelines.values())
@@ -86,9 +87,9 @@ def _mark_ranks(runs: Mapping[int, Run], values: Mapping[int, NonFinite]) -> dic
 
 def _sort_calls(run: Run, rank: int, values: NonFinite) -> list[int]:
     """Return the numbers of the calls with non-finite values, in the order of their effects."""
-    timeline = Timeline.of_run(run, rank, values.any, values.is_unknown)
+    timeline = Timeline.from_run(run, rank, values.any, values.is_unknown)
     keys, numbers = run.names(), sorted(set(run.values.record_of[values.any].tolist()))
-    return sorted(numbers, key=lambda number: timeline.place(keys[number]))
+    return sorted(numbers, key=lambda number: timeline.get_position(keys[number]))
 
 
 def _find_path(
@@ -103,7 +104,7 @@ def _find_path(
     for rank, timeline in timelines.items():
         harmful = set(runs[rank].values.record_of[marks[rank].is_harmful].tolist())
         keys = runs[rank].names()
-        op = min((keys[number] for number in harmful), key=timeline.place, default="")
+        op = min((keys[number] for number in harmful), key=timeline.get_position, default="")
         if op:
             senders = search_result.senders.get((rank, op), ())
             arrivals[rank] = NonFiniteArrival(rank, op, senders, own_frame(frames_of(runs[rank], op)))
@@ -137,7 +138,7 @@ class _Describer:
         return NonFiniteCall(
             rank, number, op, origin, self._get_value(rank, line),
             argument if origin is NonFiniteOrigin.ARGUMENT else "",
-            node.reason.absent, infinity, run.construct.ancestors(op), own_frame(frames_of(run, op)),
+            node.reason.absent_ranks, infinity, run.construct.ancestors(op), own_frame(frames_of(run, op)),
             sum(
                 bool(self.values[rank].is_unknown[place]) and self._is_source(rank, place) for place in lines
             ),
@@ -148,16 +149,16 @@ class _Describer:
     ) -> tuple[NonFiniteOrigin, InfinitySource | None]:
         """Return the origin of the value in a line, and the source of the intended infinity if there is one."""
         cause, key = node.reason.cause, node.call.op
-        if cause is Cause.GRADIENT:
+        if cause is CauseKind.GRADIENT:
             return NonFiniteOrigin.PARAMETER_GRADIENT, None
-        if cause is Cause.DELIVERED:
-            is_known = not (node.reason.absent or node.reason.is_alone)
+        if cause is CauseKind.DELIVERED:
+            is_known = not (node.reason.absent_ranks or node.reason.is_only_rank)
             return NonFiniteOrigin.COMMUNICATION if is_known else NonFiniteOrigin.UNRECORDED_RANK, None
         slot = self._get_slot(rank, line)
         if slot.side.is_source:
             if slot.side is Side.PARAMETERS:
                 return NonFiniteOrigin.PARAMETER, None
-            if "backward" in key.split("."):
+            if is_backward(key):
                 return NonFiniteOrigin.GRADIENT, None
             return NonFiniteOrigin.PARAMETER if slot.value.requires_grad else NonFiniteOrigin.DATA, None
         sources = self.marks[rank].sources

@@ -13,12 +13,12 @@ import numpy as np
 from probe_diagnosis.collectives.calls import api_of
 from probe_diagnosis.judges.uninitialised import uninitialised_slots
 from probe_diagnosis.timeline.order import is_move
-from probe_diagnosis.timeline.views import is_module
 
 from probe_core.model import Kind, Record, Side, Slot
 from probe_core.model.columns import Array
 from probe_core.model.dtypes import get_dtype_kind
 from probe_core.model.run import Run
+from probe_core.store.names import is_backward, is_module
 from probe_watch.nan_analysis.non_finite import NonFinite
 
 MASK_KINDS = frozenset(["-inf"])
@@ -106,7 +106,7 @@ class _Call:
     @property
     def is_forward(self) -> bool:
         """True for a call of the forward pass."""
-        return "backward" not in self.record.key.split(".")
+        return not is_backward(self.record.key)
 
 
 def mark_values(

@@ -10,6 +10,7 @@ from probe_recording.api import DumpRun
 
 from probe_core.model import Kind, Record, Side, Slot
 from probe_core.model.run import Run
+from probe_core.store.names import is_backward
 from probe_watch.nan_analysis.findings import NonFiniteAnalysis
 
 FIELDS = ("input_args", "input_kwargs", "output", "input")
@@ -44,13 +45,13 @@ def _read_fields(run: Run, number: int) -> dict[str, Any]:
 
 def _compose_fields(record: Record) -> dict[str, Any]:
     """Return the fields of a record that is not in a dump.json."""
-    is_backward = "backward" in record.key.split(".")
-    fields: dict[str, Any] = {"input": []} if is_backward else {"input_args": [], "input_kwargs": {}}
+    is_backward_call = is_backward(record.key)
+    fields: dict[str, Any] = {"input": []} if is_backward_call else {"input_args": [], "input_kwargs": {}}
     fields["output"] = []
     for slot in record.slots:
         if not slot.side.is_source:
             fields["output"].append(_convert_slot(slot))
-        elif is_backward:
+        elif is_backward_call:
             fields["input"].append(_convert_slot(slot))
         elif slot.path.partition(".")[0].isdecimal() and slot.side is Side.INPUT:
             fields["input_args"].append(_convert_slot(slot))

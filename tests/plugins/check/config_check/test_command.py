@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+from probe_check.config_check.rules import load_rules
 from support.runs.config_packs import cells_of, load_cases, members_of, write_packs, write_zip
 
 SCRIPT = """#!/bin/bash
@@ -14,6 +16,15 @@ LR={lr}
 torchrun --nproc_per_node 8 pretrain.py --lr $LR --seed 1 --hf-token t0psecret
 """
 YAML = "model: {layers: 4, names: [a, b]}\noptimizer: [{lr: 0.1}, {lr: 0.2}]\nempty: null\n"
+
+
+@pytest.fixture(autouse=True)
+def _variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unset the variables that are compared."""
+    rules = load_rules()
+    compared = {name for rule in rules.variables for name in (rule.npu, rule.gpu) if name}
+    for name in compared | {name for name in os.environ if rules.npu_mark in name}:
+        monkeypatch.delenv(name, raising=False)
 
 
 def collect(directory: Path, name: str, lr: str, probe: Any) -> Path:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from probe_check.monitor.alert_settings import RuleName, RuleSettings
 from probe_check.monitor.settings import FIELDS, MonitorSettings, load_settings, parse_settings
-from probe_recording.config import ConfigWarning
+from probe_recording.settings.config import ConfigWarning
 
 from probe_core.errors import UserError
 

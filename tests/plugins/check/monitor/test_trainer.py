@@ -191,6 +191,16 @@ def test_hooks_are_removed_at_the_end(tmp_path: Path) -> None:
     assert not any(m._forward_hooks or m._forward_pre_hooks or m._backward_hooks for m in model.modules())
 
 
+def test_the_optimizer_is_restored_at_the_end(tmp_path: Path) -> None:
+    model = network()
+    optimizer = torch.optim.Adam(model.parameters())
+    alert = {"rules": [{"rule_name": "AnomalyNan"}], "record_steps": 1}
+    with monitoring(tmp_path / "run", model, optimizer, wg_distribution=True, alert=alert):
+        assert "step" in vars(optimizer) and optimizer._optimizer_step_pre_hooks
+    assert "step" not in vars(optimizer)
+    assert not optimizer._optimizer_step_pre_hooks and not optimizer._optimizer_step_post_hooks
+
+
 # -- switching on and off ------------------------------------------------------------------------
 
 
@@ -276,9 +286,8 @@ def test_an_error_in_a_hook_ends_the_monitoring_and_not_the_forward(
     def broken(*_: Any) -> None:
         raise RuntimeError("broken")
 
-    for module in ("pytorch", "pytorch_features"):
-        name = "measure" if module == "pytorch" else "compute_linear_features"
-        monkeypatch.setattr(f"probe_check.monitor.{module}.{name}", broken)
+    for name in ("values.measure", "features.compute_linear_features"):
+        monkeypatch.setattr(f"probe_check.monitor.pytorch.{name}", broken)
     model = train(tmp_path / "run", **EVERYTHING, stack_info=True)
     plain = network()
     assert capfd.readouterr().err.count("the monitoring ends in step 0: RuntimeError: broken.") == 1

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from probe_diagnosis.difference.permuted import is_permutation, mark_permuted
 from probe_diagnosis.difference.reason_statement import build_statement
-from probe_diagnosis.difference.reasons import Cause, DivergenceReason, InputAgreement
+from probe_diagnosis.difference.reasons import CauseKind, DivergenceReason, InputAgreement
 from probe_diagnosis.limits import limits
-from probe_diagnosis.timeline.views import DIFFERS, Basis, CallView, Difference, DifferenceKind
+from probe_diagnosis.timeline.compared_calls import Basis, ComparedCall, DifferenceKind, ValueComparison, ValueState
 
 from probe_core.errors import UnreadableTensor
 from probe_core.model import Kind, Mode, Record, Side, Slot, Statistics, Value
@@ -50,8 +50,8 @@ def plain(value: Any) -> Any:
 
 
 def kind(target: Fixed, golden: Fixed, *, by: Basis = Basis.TENSOR, other: str = "") -> DifferenceKind:
-    value = Difference(ROW, Side.OUTPUT, DIFFERS, 1.0, 1.0, 1e-6, by=by)
-    return mark_permuted(value, CallView(OP, (value,), golden=other), (target, golden)).kind
+    value = ValueComparison(ROW, Side.OUTPUT, ValueState.DIFFERS, 1.0, 1.0, 1e-6, basis=by)
+    return mark_permuted(value, ComparedCall(OP, (value,), golden_op=other), (target, golden)).kind
 
 
 @given(st.data(), st.sampled_from(DTYPES))
@@ -119,13 +119,15 @@ def test_checksums_say_only_that_values_may_be_in_another_order(by: Basis) -> No
 @pytest.mark.parametrize(
     ("cause", "statement"),
     [
-        (Cause.INTRODUCED, "returns the same values in another order, although its inputs agree"),
-        (Cause.TAKEN_IN, "receives the same values in another order"),
-        (Cause.GRADIENT, "holds the same values in another order"),
+        (CauseKind.INTRODUCED, "returns the same values in another order, although its inputs agree"),
+        (CauseKind.RECEIVED, "receives the same values in another order"),
+        (CauseKind.GRADIENT, "holds the same values in another order"),
     ],
 )
-def test_statements_say_so(cause: Cause, statement: str) -> None:
-    value = Difference(ROW, Side.OUTPUT, DIFFERS, 1.0, 1.0, 1e-6, by=Basis.TENSOR, kind=DifferenceKind.PERMUTED)
+def test_statements_say_so(cause: CauseKind, statement: str) -> None:
+    value = ValueComparison(
+        ROW, Side.OUTPUT, ValueState.DIFFERS, 1.0, 1.0, 1e-6, basis=Basis.TENSOR, kind=DifferenceKind.PERMUTED
+    )
     reason = DivergenceReason(cause, value, InputAgreement(compared=1))
     assert build_statement(reason).brief == statement
     assert reason.evidence["difference_kind"] == "permuted"

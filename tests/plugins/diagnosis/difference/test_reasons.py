@@ -9,13 +9,13 @@ import pytest
 from probe_diagnosis.difference.differing_values import find_first_differing, format_difference
 from probe_diagnosis.difference.reason_statement import build_statement
 from probe_diagnosis.difference.reasons import (
-    Cause,
+    CauseKind,
     DivergenceReason,
     InputAgreement,
     OutputAgreement,
     summarize_inputs,
 )
-from probe_diagnosis.timeline.views import SAME, UNJUDGED, Basis, Difference
+from probe_diagnosis.timeline.compared_calls import Basis, ValueComparison, ValueState
 from support.runs.ops import UNSET, argument, op, value
 
 from probe_core.model import Side
@@ -26,7 +26,7 @@ END = " (output.0: rms 50 apart)"
 TWO_AGREE = InputAgreement(2)
 
 
-def statement(cause: Cause = Cause.INTRODUCED, inputs: InputAgreement = TWO_AGREE, **fields: Any) -> str:
+def statement(cause: CauseKind = CauseKind.INTRODUCED, inputs: InputAgreement = TWO_AGREE, **fields: Any) -> str:
     found = build_statement(DivergenceReason(cause, SHOWN, inputs, **fields)).text
     assert found.endswith(END)
     return found.removesuffix(END)
@@ -75,13 +75,13 @@ def test_the_inputs_of_what_a_call_introduced(inputs: InputAgreement, told: str)
     ],
 )
 def test_the_inputs_of_a_call_that_returns_nan(inputs: InputAgreement, told: str) -> None:
-    assert statement(Cause.NOT_FINITE, inputs) == f"returns nan or inf where the golden does not, {told}"
+    assert statement(CauseKind.NOT_FINITE, inputs) == f"returns nan or inf where the golden does not, {told}"
 
 
 def test_agreement_is_counted_over_tensors_only() -> None:
-    masked = value(0, masked=True)
-    by_statistics = value(0.5, by=Basis.STATISTICS)
-    rare = value(0, is_rare=True)
+    masked = value(0, has_masked_difference=True)
+    by_statistics = value(0.5, basis=Basis.STATISTICS)
+    rare = value(0, has_non_finite=True)
     facts = op("Torch.a.0.forward", [masked, by_statistics, rare, UNSET, argument()], [50])
     assert summarize_inputs(facts, 0.5) == InputAgreement(3, 1, 0.5, True, True, True)
     assert summarize_inputs(op("Torch.a.0.forward", [], [50]), 0) == InputAgreement()
@@ -95,13 +95,13 @@ def test_agreement_is_counted_over_tensors_only() -> None:
 
 def test_another_argument_is_said_before_the_values() -> None:
     other = argument()._replace(row="Torch.a.0.forward.input.1")
-    assert statement(Cause.ARGUMENT, argument=other) == (
+    assert statement(CauseKind.ARGUMENT, argument=other) == (
         "was called with a different argument (input.1: 1.05 against 1.0) and returns values that differ"
     )
-    assert statement(Cause.NOT_FINITE, argument=other).startswith(
+    assert statement(CauseKind.NOT_FINITE, argument=other).startswith(
         "was called with a different argument (input.1: 1.05 against 1.0) and returns nan or inf"
     )
-    evidence = DivergenceReason(Cause.ARGUMENT, SHOWN, InputAgreement(2), other).evidence
+    evidence = DivergenceReason(CauseKind.ARGUMENT, SHOWN, InputAgreement(2), other).evidence
     assert (evidence["argument"], evidence["argument_values"]) == (other.row, "1.05 against 1.0")
 
 
@@ -112,10 +112,14 @@ def test_a_call_that_was_made_differently_within_rounding() -> None:
         (OutputAgreement.DIFFERS, ", and its outputs differ"),
         (OutputAgreement.NOT_COMPARED, "; its outputs were not compared"),
     ):
-        found = build_statement(DivergenceReason(Cause.DIFFERENTLY, SHOWN, argument=other, returned=returned)).text
+        found = build_statement(
+            DivergenceReason(CauseKind.ALTERED_CALL, SHOWN, argument=other, output_agreement=returned)
+        ).text
         assert found.endswith(f"(input.1: 1.05 against 1.0){end}")
     recast = SHOWN._replace(dtypes="torch.bfloat16 against torch.float32")
-    found = build_statement(DivergenceReason(Cause.DIFFERENTLY, recast, returned=OutputAgreement.AGREES)).text
+    found = build_statement(
+        DivergenceReason(CauseKind.ALTERED_CALL, recast, output_agreement=OutputAgreement.AGREES)
+    ).text
     assert found == (
         "computes in another dtype (output.0: torch.bfloat16 against torch.float32), and its outputs "
         "agree within rounding"
@@ -123,11 +127,11 @@ def test_a_call_that_was_made_differently_within_rounding() -> None:
 
 
 def test_the_first_argument_that_differs() -> None:
-    rounded = Difference("x", Side.INPUT, SAME, 1e-9, 1.0, 1e-6, is_scalar=True)
+    rounded = ValueComparison("x", Side.INPUT, ValueState.SAME, 1e-9, 1.0, 1e-6, is_scalar=True)
     other = argument()
     assert find_first_differing([argument(False), rounded, other], 0.0) is other
     assert find_first_differing([argument(False), rounded], 0.0) is None
-    assert find_first_differing([other._replace(state=UNJUDGED)], 0.0) is None
+    assert find_first_differing([other._replace(state=ValueState.UNJUDGED)], 0.0) is None
 
 
 # -- what came before ----------------------------------------------------------------------------------------
@@ -135,16 +139,16 @@ def test_the_first_argument_that_differs() -> None:
 
 @pytest.mark.parametrize(
     ("cause", "begin", "it"),
-    [(Cause.TAKEN_IN, "receives values that differ", "them"), (Cause.GRADIENT, "differs", "it")],
+    [(CauseKind.RECEIVED, "receives values that differ", "them"), (CauseKind.GRADIENT, "differs", "it")],
 )
-def test_nothing_is_claimed_of_earlier_values_that_were_not_compared(cause: Cause, begin: str, it: str) -> None:
+def test_nothing_is_claimed_of_earlier_values_that_were_not_compared(cause: CauseKind, begin: str, it: str) -> None:
     assert statement(cause) == f"{begin}, and no earlier difference explains {it}"
-    assert statement(cause, earlier=3) == f"{begin}, and no difference found earlier explains {it}"
-    assert DivergenceReason(cause, SHOWN, earlier=3).evidence["earlier_values_not_compared"] == 3
+    assert statement(cause, not_compared=3) == f"{begin}, and no difference found earlier explains {it}"
+    assert DivergenceReason(cause, SHOWN, not_compared=3).evidence["earlier_values_not_compared"] == 3
 
 
 def test_a_difference_that_grew_accuses_no_call() -> None:
-    found = statement(Cause.GROWN, InputAgreement(2, largest_multiple=3.0))
+    found = statement(CauseKind.GROWN, InputAgreement(2, largest_multiple=3.0))
     assert found == (
         "is the first call whose values differ by more than rounding explains; the difference grew call by call, "
         "and no single call explains it"
@@ -152,7 +156,7 @@ def test_a_difference_that_grew_accuses_no_call() -> None:
 
 
 def test_a_difference_that_cancellation_explains_did_not_grow() -> None:
-    found = statement(Cause.GROWN, InputAgreement(2, largest_multiple=0.5), scaled_distance=0.5)
+    found = statement(CauseKind.GROWN, InputAgreement(2, largest_multiple=0.5), scaled_distance=0.5)
     assert "grew" not in found
     assert found == (
         "returns values that differ, although its inputs agree within rounding, but rounding of its inputs "
@@ -172,25 +176,25 @@ def test_a_difference_that_cancellation_explains_did_not_grow() -> None:
     ],
 )
 def test_what_was_sent(given: float, told: str) -> None:
-    assert statement(Cause.DELIVERED, sent_distance=given) == f"delivers values that differ, {told}"
+    assert statement(CauseKind.DELIVERED, sent_distance=given) == f"delivers values that differ, {told}"
 
 
 def test_ranks_that_may_have_sent_what_differs() -> None:
-    assert statement(Cause.DELIVERED, absent=(3,)) == (
+    assert statement(CauseKind.DELIVERED, absent_ranks=(3,)) == (
         "delivers values that differ; rank 3 may have sent them, and was not compared in this call"
     )
-    assert statement(Cause.DELIVERED, absent=(3, 5)).endswith(
+    assert statement(CauseKind.DELIVERED, absent_ranks=(3, 5)).endswith(
         "; ranks 3, 5 may have sent them, and were not compared in this call"
     )
-    assert DivergenceReason(Cause.DELIVERED, SHOWN, absent=(3, 5)).evidence["ranks_not_compared"] == "3, 5"
+    assert DivergenceReason(CauseKind.DELIVERED, SHOWN, absent_ranks=(3, 5)).evidence["ranks_not_compared"] == "3, 5"
 
 
 # -- evidence ----------------------------------------------------------------------------------------------
 
 
 def test_evidence_holds_the_numbers_of_the_statement() -> None:
-    shown = SHOWN._replace(by=Basis.TENSOR, distance=0.5, scale=2.0, noise=0.01)
-    assert DivergenceReason(Cause.INTRODUCED, shown, InputAgreement(2, 1, 0.5), largest_multiple=25.0).evidence == {
+    shown = SHOWN._replace(basis=Basis.TENSOR, distance=0.5, scale=2.0, noise=0.01)
+    assert DivergenceReason(CauseKind.INTRODUCED, shown, InputAgreement(2, 1, 0.5), largest_multiple=25.0).evidence == {
         "value": shown.row, "judged_by": "tensor", "difference": "rms 50 apart", "difference_kind": "value", "relative_distance": 0.25,
         "rounding": 0.01, "times_rounding": 25.0, "inputs_compared": 2, "inputs_not_compared": 1,
         "inputs_times_rounding": 0.5,
@@ -198,8 +202,8 @@ def test_evidence_holds_the_numbers_of_the_statement() -> None:
 
 
 def test_evidence_of_a_difference_without_size_holds_no_number_of_it() -> None:
-    shown = SHOWN._replace(distance=math.inf, scale=1.0, why="checksum a against b", by=Basis.CHECKSUM)
-    evidence = DivergenceReason(Cause.INTRODUCED, shown, InputAgreement(2, largest_multiple=math.inf)).evidence
+    shown = SHOWN._replace(distance=math.inf, scale=1.0, evidence="checksum a against b", basis=Basis.CHECKSUM)
+    evidence = DivergenceReason(CauseKind.INTRODUCED, shown, InputAgreement(2, largest_multiple=math.inf)).evidence
     assert not evidence.keys() & {"relative_distance", "times_rounding", "inputs_times_rounding"}
     assert evidence["difference"] == "checksum a against b"
 
@@ -215,4 +219,4 @@ def test_evidence_of_a_difference_without_size_holds_no_number_of_it() -> None:
 )
 def test_the_short_name_of_a_value(row: str, name: str) -> None:
     assert format_difference(SHOWN._replace(row=row)) == f"{name}: rms 50 apart"
-    assert format_difference(SHOWN._replace(row=row, why="")) == name
+    assert format_difference(SHOWN._replace(row=row, evidence="")) == name

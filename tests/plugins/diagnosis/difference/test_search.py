@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from probe_diagnosis.difference.nodes import RankHistory
 from probe_diagnosis.difference.search import search
-from probe_diagnosis.timeline.views import DIFFERS, Basis, CallView, Difference
+from probe_diagnosis.timeline.compared_calls import Basis, ComparedCall, ValueComparison, ValueState
 from support.runs.ops import (
     BAD,
     BEHIND,
@@ -32,9 +32,11 @@ from probe_core.model import Side
 # -- making ops --------------------------------------------------------------------------------
 
 
-def unlike(**fields: Any) -> Difference:
+def unlike(**fields: Any) -> ValueComparison:
     """A tensor that differs, which is no matter of size: a checksum, nan at other places."""
-    return Difference("", Side.INPUT, DIFFERS, math.inf, 1.0, why="checksum a against b")._replace(**fields)
+    return ValueComparison("", Side.INPUT, ValueState.DIFFERS, math.inf, 1.0, evidence="checksum a against b")._replace(
+        **fields
+    )
 
 
 # -- one rank ----------------------------------------------------------------------------------
@@ -136,7 +138,7 @@ def test_nor_is_it_one_for_the_ops_behind() -> None:
 
 
 def test_nor_where_the_golden_is_zero() -> None:
-    zero = value(scale=0.0)._replace(distance=0.5 * NOISE, state=DIFFERS)
+    zero = value(scale=0.0)._replace(distance=0.5 * NOISE, state=ValueState.DIFFERS)
     assert named([torch("sub", [0.5, 0.5], [zero]), torch("mul", [zero], [zero])]) == []
 
 
@@ -150,14 +152,14 @@ def test_a_large_mask_does_not_hide_a_fault_of_softmax() -> None:
 
 def test_whole_numbers_that_differ_are_named_beside_floats() -> None:
     """One of 4096 token ids is another one."""
-    ids = value(noise=0.0, scale=29_000.0)._replace(distance=1 / 64, state=DIFFERS, why="ids apart")
+    ids = value(noise=0.0, scale=29_000.0)._replace(distance=1 / 64, state=ValueState.DIFFERS, evidence="ids apart")
     ops = [torch("embedding", [0, ids], [FAULT]), BEHIND]
     assert named(ops) == [(0, "embedding")]
     assert "receives values that differ" in why(ops)
 
 
 def test_truth_values_that_differ_are_named() -> None:
-    mask = value(noise=0.0)._replace(distance=0.5, state=DIFFERS)
+    mask = value(noise=0.0)._replace(distance=0.5, state=ValueState.DIFFERS)
     assert named([torch("eq", [0], [mask]), torch("where", [mask, 0], [FAULT])]) == [(0, "eq")]
 
 
@@ -168,16 +170,16 @@ MODULE = "Module.layer.Layer.forward.0"
 
 
 def test_a_call_and_not_the_module_around_it() -> None:
-    inner = torch("linear", [0], [FAULT], within=(MODULE,))
+    inner = torch("linear", [0], [FAULT], modules=(MODULE,))
     around = op(MODULE, [0], [FAULT])
     assert named([inner, around]) == named([around, inner]) == [(0, "linear")]
 
 
 def test_the_innermost_of_modules() -> None:
     deep = "Module.layer.0.Linear.forward.0"
-    modules = [op(MODULE, [0], [FAULT]), op(deep, [0], [FAULT], within=(MODULE,))]
+    modules = [op(MODULE, [0], [FAULT]), op(deep, [0], [FAULT], modules=(MODULE,))]
     assert named(modules) == named(modules[::-1]) == [(0, deep)]
-    inner = torch("linear", [0], [FAULT], within=(deep, MODULE))
+    inner = torch("linear", [0], [FAULT], modules=(deep, MODULE))
     assert named([*modules, inner]) == named([inner, *modules[::-1]]) == [(0, "linear")]
 
 
@@ -186,7 +188,7 @@ def test_the_place_in_a_module_is_told_as_in_a_call() -> None:
 
 
 def test_a_module_that_no_call_within_explains() -> None:
-    inner = torch("linear", [0], [0.5], within=(MODULE,))
+    inner = torch("linear", [0], [0.5], modules=(MODULE,))
     around = op(MODULE, [0], [FAULT])
     assert named([around, inner]) == named([inner, around]) == [(0, MODULE)]
 
@@ -197,7 +199,7 @@ def test_a_call_behind_the_module_is_not_named_for_it() -> None:
 
 def test_a_module_around_a_call_that_delivers_the_fault_of_another_rank() -> None:
     inner = call("all_reduce", [0], [FAULT])
-    inner = CallView(inner.op, inner.values, inner.call, (MODULE,))
+    inner = ComparedCall(inner.op, inner.values, inner.communication, (MODULE,))
     assert named([op(MODULE, [0], [FAULT]), inner], [BAD, call("all_reduce", [FAULT], [FAULT])]) == [
         (1, "bad")
     ]  # fmt: skip
@@ -220,7 +222,7 @@ def test_gradients_are_made_last_wherever_they_are_recorded(name: str) -> None:
         (torch("mul", [0, argument()], [0.5], is_shifted=True), "no earlier difference explains it"),
     ],
 )
-def test_another_argument_whose_effect_is_within_rounding_may_cause_a_gradient(before: CallView, end: str) -> None:
+def test_another_argument_whose_effect_is_within_rounding_may_cause_a_gradient(before: ComparedCall, end: str) -> None:
     gradient = op("Module.l.Linear.parameters_grad", [], [FAULT])
     assert why([before, gradient]).startswith(f"differs, and {end}")
 
@@ -250,7 +252,7 @@ def test_a_gradient_that_is_zero_in_theory_beside_others() -> None:
 def test_a_gradient_that_is_zero_in_theory_is_no_difference_where_it_is_received(divisor: int) -> None:
     """The total norm of all gradients receives it beside others, also unscaled or clipped."""
     distance, scale = 0.7e-5, 1e-5  # 92,000 times its own rounding, and less than the rounding of the weight
-    taken = Difference("", Side.OUTPUT, DIFFERS, distance, scale, NOISE)
+    taken = ValueComparison("", Side.OUTPUT, ValueState.DIFFERS, distance, scale, NOISE)
     gradients = op("Module.conv.Conv2d.parameters_grad", [], [value(20), taken])
     received = taken._replace(side=Side.INPUT, distance=distance / divisor * (1 + 4e-7), scale=scale / divisor)
     grows = [torch("exp", [0], [0.5]), torch("sin", [0.5], [4]), op("Functional.conv2d.0.backward", [4], [20])]
@@ -267,7 +269,7 @@ def test_known_values_explain_what_calls_after_the_backward_pass_receive() -> No
 
 def test_known_gradient_is_known_after_it_was_clipped() -> None:
     """Clipping keeps the relative distance within the rounding of the values."""
-    gradient = Difference("", Side.INPUT, DIFFERS, 1.748558e-07, 2.184724e-03, NOISE, jump=10)
+    gradient = ValueComparison("", Side.INPUT, ValueState.DIFFERS, 1.748558e-07, 2.184724e-03, NOISE, jump=10)
     clipped = gradient._replace(distance=1.349254e-07, scale=1.686330e-03)
     other = gradient._replace(distance=3e-07)
     known = {(gradient.distance, gradient.scale)}
@@ -278,28 +280,28 @@ def test_known_gradient_is_known_after_it_was_clipped() -> None:
 def test_a_gradient_behind_weights_that_are_zero_restores_what_the_model_did_not_pass_on() -> None:
     """The output of a layer whose weights are zero agrees; the gradient of its weights does not."""
     model, neck = "Module.model.Net.forward.0", "Module.model.neck.Neck.forward.0"
-    wrong = torch("interpolate", [0], [FAULT], within=(neck, model))
-    outputs = [op(neck, [0], [FAULT], within=(model,)), op(model, [0], [0], agrees=True)]
+    wrong = torch("interpolate", [0], [FAULT], modules=(neck, model))
+    outputs = [op(neck, [0], [FAULT], modules=(model,)), op(model, [0], [0], outputs_agree=True)]
     gradient = op("Module.model.head.Linear.parameters_grad", [], [FAULT])
     assert named([GOOD, wrong, *outputs, gradient]) == [(0, "interpolate")]
 
 
 def test_what_grows_within_a_module_that_agrees_has_gone() -> None:
     """An equivalent replacement, of which no call by itself introduces the difference."""
-    inner = [torch("exp", [0], [0.8], within=(MODULE,)), torch("log", [0.8], [5], within=(MODULE,))]
+    inner = [torch("exp", [0], [0.8], modules=(MODULE,)), torch("log", [0.8], [5], modules=(MODULE,))]
     assert [node.call.op for node in search({0: inner}).grown] == ["Torch.log.0.forward"]
-    found = search({0: [*inner, op(MODULE, [0], [0], agrees=True)]})
+    found = search({0: [*inner, op(MODULE, [0], [0], outputs_agree=True)]})
     assert not found.grown and not found.first
     later = op("Torch.sin.0.forward", [FAULT], [FAULT])
-    assert named([*inner, op(MODULE, [0], [0], agrees=True), later]) == [(0, "sin")]
+    assert named([*inner, op(MODULE, [0], [0], outputs_agree=True), later]) == [(0, "sin")]
 
 
 def test_a_module_is_not_named_for_a_difference_that_grew_within_it() -> None:
     """A choice by comparing, such as routing, that rounding decides otherwise."""
-    chosen = value(noise=0.0)._replace(state=DIFFERS, distance=1.0)
+    chosen = value(noise=0.0)._replace(state=ValueState.DIFFERS, distance=1.0)
     inner = [
-        torch("topk", [0.5], [0.5, chosen], within=(MODULE,)),
-        torch("index", [0.5], [5], within=(MODULE,)),
+        torch("topk", [0.5], [0.5, chosen], modules=(MODULE,)),
+        torch("index", [0.5], [5], modules=(MODULE,)),
     ]
     found = search({0: [*inner, op(MODULE, [0.5], [FAULT])]})
     assert not found.first
@@ -307,8 +309,8 @@ def test_a_module_is_not_named_for_a_difference_that_grew_within_it() -> None:
     assert named([op(MODULE, [0.5], [FAULT])]) == [(0, MODULE)]
 
 
-def by_statistics(times: float) -> Difference:
-    return value(times, by=Basis.STATISTICS)
+def by_statistics(times: float) -> ValueComparison:
+    return value(times, basis=Basis.STATISTICS)
 
 
 def test_statistics_hide_a_part_of_what_the_inputs_differ_by() -> None:
@@ -338,7 +340,7 @@ def test_integers_may_be_chosen_by_values_that_rounding_decides(
     inputs: list[float], first: list[tuple[int, str]]
 ) -> None:
     """Statistics of the mask are equal, although other elements are set."""
-    places = value(noise=0.0, by=Basis.STATISTICS)._replace(state=DIFFERS, distance=3.0)
+    places = value(noise=0.0, basis=Basis.STATISTICS)._replace(state=ValueState.DIFFERS, distance=3.0)
     where = torch("where", [by_statistics(times) for times in inputs], [places])
     assert named([torch("router", [0.0], [0.5]), where]) == first
     assert named([torch("router", [0.0], [0.0]), where]) == [(0, "where")]
@@ -351,7 +353,7 @@ KNOWN = {0: [(BIAS.distance, BIAS.scale)]}
 PAST = {0: RankHistory(largest_multiple=1.0, noise=NOISE)}
 
 
-def after_steps(*ops: CallView) -> list[str]:
+def after_steps(*ops: ComparedCall) -> list[str]:
     found = search({0: ops}, histories=PAST, carried=KNOWN)
     return [node.call.op.split(".")[1] for node in [*found.first, *found.grown]]
 
@@ -382,6 +384,6 @@ def test_an_optimizer_is_judged_by_the_gradients_that_it_receives(has_gradients:
     bias = value(FAULT, scale=1e-5)
     backward = op("Torch.linear.0.backward", [0], [0.1, bias])
     gradients = op("Module.l.Linear.parameters_grad", [], [0.1, bias])
-    step = torch("mul", [500], [500], within=("optimizer",))
+    step = torch("mul", [500], [500], modules=("optimizer",))
     found = search({0: [backward, *([gradients] if has_gradients else []), step]})
     assert [node.call.op.split(".")[1] for node in found.first] == named_ops

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from probe_diagnosis.difference.search import search
-from probe_diagnosis.timeline.views import CallView
+from probe_diagnosis.timeline.compared_calls import ComparedCall
 from support.cases import every
 from support.runs.ops import (
     ALL,
@@ -29,11 +29,11 @@ from support.runs.ops import (
 # -- making ops --------------------------------------------------------------------------------
 
 
-def send(to: int, times: Valued = 0, api: str = "send") -> CallView:
+def send(to: int, times: Valued = 0, api: str = "send") -> ComparedCall:
     return call(api, [times], [], root=to, peers=[(to, True)])
 
 
-def receive(source: int, times: Valued = 0, api: str = "recv") -> CallView:
+def receive(source: int, times: Valued = 0, api: str = "recv") -> ComparedCall:
     return call(api, [UNSET], [times], root=source, peers=[(source, False)])
 
 
@@ -123,7 +123,7 @@ def test_rounding_that_a_sum_adds_up_names_nothing() -> None:
 
 @pytest.mark.parametrize("api", FROM_ROOT)
 def test_only_the_root_of_a_broadcast_or_scatter_is_learnt_from(api: str) -> None:
-    def at(times: float, got: float) -> CallView:
+    def at(times: float, got: float) -> ComparedCall:
         return call(api, [times], [got], root=1)
 
     behind = [at(0, FAULT), BEHIND, AFTER]
@@ -138,7 +138,7 @@ def test_what_lay_in_the_way_of_a_broadcast_is_not_judged(api: str) -> None:
 
 @pytest.mark.parametrize("api", TO_ROOT)
 def test_only_the_root_of_a_reduce_or_gather_learns(api: str) -> None:
-    def at(times: float, got: float) -> CallView:
+    def at(times: float, got: float) -> ComparedCall:
         return call(api, [times], [got], root=1)
 
     assert named([BAD, at(FAULT, 0)], [at(0, FAULT), BEHIND, AFTER], [at(0, 0), AFTER]) == [
@@ -166,7 +166,7 @@ def test_a_barrier_carries_no_values() -> None:
 
 
 def test_faults_stay_in_their_groups() -> None:
-    def ranks(api: str) -> list[list[CallView]]:
+    def ranks(api: str) -> list[list[ComparedCall]]:
         first, second = (0, 2), (1, 3)
         return [
             [BAD, call(api, [FAULT], [FAULT], first), BEHIND],
@@ -270,7 +270,7 @@ def test_a_fault_goes_down_a_pipeline() -> None:
     assert told(dict(reversed(list(enumerate(ranks))))) == [(0, "bad")]
 
 
-def ring(rank: int, size: int, sent: float = 0, number: int = 0) -> CallView:
+def ring(rank: int, size: int, sent: float = 0, number: int = 0) -> ComparedCall:
     """Each sends to the next and receives from the one before; what arrives is not on record."""
     peers = [((rank + 1) % size, True), ((rank - 1) % size, False)]
     return call("batch_isend_irecv", [sent, UNSET], [], peers=peers, number=number)
@@ -308,15 +308,15 @@ def test_values_of_a_rank_that_was_not_compared() -> None:
         [receive(5, FAULT)],
         [call("reduce", [0], [FAULT], [0, 1, 5], root=0)],
     ):
-        other = [] if len(ops[0].call.group) == 0 else [call(short_api(ops[0]), [0], [0], [0, 1, 5], ops[0].call.root)]  # type: ignore[union-attr]  # fmt: skip
+        other = [] if len(ops[0].communication.group) == 0 else [call(short_api(ops[0]), [0], [0], [0, 1, 5], ops[0].communication.root)]  # type: ignore[union-attr]  # fmt: skip
         (node,) = search({0: [*ops, BEHIND], 1: other}).first
         assert (node.rank, node.call) == (0, ops[0])
         assert "rank 5 may have sent them, and was not compared" in node.why
 
 
-def short_api(facts: CallView) -> str:
-    assert facts.call is not None
-    return facts.call.api.name
+def short_api(facts: ComparedCall) -> str:
+    assert facts.communication is not None
+    return facts.communication.api.name
 
 
 def test_a_rank_that_was_not_compared_and_sent_what_agrees() -> None:
@@ -346,7 +346,7 @@ def test_ranks_may_have_any_numbers() -> None:
         [[call("batch_isend_irecv", [], [], peers=[(1, False), (1, False)])], [send(0)]],
     ],
 )  # fmt: skip
-def test_the_search_ends_whatever_is_missing(ranks: list[list[CallView]]) -> None:
+def test_the_search_ends_whatever_is_missing(ranks: list[list[ComparedCall]]) -> None:
     with within(5):
         assert named(*ranks) == []
         assert named(*[[*ops, BAD] for ops in ranks]) != []

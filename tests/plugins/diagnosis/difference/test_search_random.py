@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from probe_diagnosis.collectives.calls import CommunicationCall, Flow, Peer, load_apis
 from probe_diagnosis.difference.search import search
 from probe_diagnosis.first_difference.rank_file import read_items, read_rank_file
-from probe_diagnosis.timeline.views import CallView
+from probe_diagnosis.timeline.compared_calls import ComparedCall
 from support.measuring import PROPERTY
 from support.runs.ops import FAULT, UNSET, op, within
 
@@ -71,7 +71,7 @@ class Machine:
     world: int
     faults: dict[int, int]
     growth: float = 1.0
-    ops: dict[int, list[CallView]] = field(default_factory=dict)
+    ops: dict[int, list[ComparedCall]] = field(default_factory=dict)
     memory: dict[int, list[float]] = field(default_factory=dict)
     heard: dict[int, set[int]] = field(default_factory=dict)
     culprits: list[tuple[int, str]] = field(default_factory=list)
@@ -89,7 +89,7 @@ class Machine:
     def read(self, rank: int, event: Event) -> list[float]:
         return [self.memory[rank][place] for place in event.reads]
 
-    def record(self, rank: int, facts: CallView) -> None:
+    def record(self, rank: int, facts: ComparedCall) -> None:
         self.ops[rank].append(facts)
 
     def blame(self, rank: int, moment: int, name: str) -> None:
@@ -128,7 +128,7 @@ class Machine:
                 self.memory[rank][event.writes] = got
             call_ = CommunicationCall(load_apis()[event.api], event.group, event.root)
             outputs = [got] if got is not None else []
-            self.record(rank, op(name, [sent[rank]] if flow is not Flow.NONE else [], outputs, call=call_))
+            self.record(rank, op(name, [sent[rank]] if flow is not Flow.NONE else [], outputs, communication=call_))
 
     def send(self, moment: int, event: Event, fault: int | None) -> None:
         source, drain = event.ranks
@@ -141,8 +141,10 @@ class Machine:
             self.blame(drain, moment, name)
         self.memory[drain][event.writes] = got
         to, origin = CommunicationCall(load_apis()["send"], (), drain, (Peer(drain, True),)), Peer(source, False)
-        self.record(source, op(f"Distributed.send.{moment}.forward", [sent], [], call=to))
-        self.record(drain, op(name, [UNSET], [got], call=CommunicationCall(load_apis()["recv"], (), source, (origin,))))
+        self.record(source, op(f"Distributed.send.{moment}.forward", [sent], [], communication=to))
+        self.record(
+            drain, op(name, [UNSET], [got], communication=CommunicationCall(load_apis()["recv"], (), source, (origin,)))
+        )
 
     def ring(self, moment: int, event: Event, fault: int | None) -> None:
         heard = {rank: set(self.heard[rank]) for rank in event.ranks}
@@ -154,7 +156,7 @@ class Machine:
             peers = (Peer(after, True), Peer(before, False))
             found = CommunicationCall(load_apis()["batch_isend_irecv"], (), None, peers)
             name = f"Distributed.batch_isend_irecv.{moment}.forward"
-            self.record(rank, op(name, [sent[rank], UNSET], [], call=found))
+            self.record(rank, op(name, [sent[rank], UNSET], [], communication=found))
 
 
 def can_fail(event: Event) -> list[int]:
@@ -178,7 +180,7 @@ def machine(seed: int, world: int, length: int, count: int, growth: float = 1.0)
     return made
 
 
-def full(ranks: dict[int, Sequence[CallView]]) -> list[tuple[int, str]]:
+def full(ranks: dict[int, Sequence[ComparedCall]]) -> list[tuple[int, str]]:
     with within(60):
         return [(node.rank, node.call.op) for node in search(ranks).first]
 
@@ -270,6 +272,6 @@ def test_what_stands_for_no_stack_is_none(tmp_path: Path) -> None:
     path = tmp_path / "compare_result_rank0_1.json"
     path.write_text(json.dumps({"op": {"is_same": False, "op_items": rows}}, indent=4))
     (facts,) = read_rank_file(path)
-    items = read_items(path, facts.place)
+    items = read_items(path, facts.file_range)
     assert [item.stack for item in items] == [(), (), ("line 1", "line 2")]
-    assert [item.apart for item in items] == list(facts.values)
+    assert [item.comparison for item in items] == list(facts.values)

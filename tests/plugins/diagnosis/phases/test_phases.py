@@ -15,8 +15,8 @@ from probe_diagnosis.phases.phase_search import PhaseSearch
 from probe_diagnosis.phases.phases_file import SCHEMAS, STEP_PHASES_FILE, PhasesFile, read_phases
 from probe_metrics.dtype_limits import get_eps
 from probe_metrics.thresholds import load_thresholds
-from probe_recording.step_phases import PHASES, STEP_PHASES_FILE
-from probe_recording.step_phases import SCHEMA as WRITTEN
+from probe_recording.step_facts.step_phases import PHASES, STEP_PHASES_FILE
+from probe_recording.step_facts.step_phases import SCHEMA as WRITTEN
 
 Entries = list[dict[str, Any]]
 NAMES = ["a", "b", "c"]
@@ -169,6 +169,17 @@ def test_gradients_that_were_not_set_to_zero(tmp_path: Path) -> None:
         "differ (c: norm 0.4 against 0.3"
     )
     assert "in loss" in found.where
+
+
+def test_the_first_of_two_backward_passes_adds_to_gradients_of_an_earlier_step(tmp_path: Path) -> None:
+    """With micro-batches, the second pass of both runs adds to earlier gradients."""
+    once, twice = each(0.15, 0.3, 0.4), each(0.2, 0.4, 0.6)
+    second = [step_phase("loss", {"loss.0": 1.0}), step_phase("gradient", GRADIENTS)]
+    target = step(between=[step_phase("accumulated", once), *second, step_phase("accumulated", twice)], applied=twice)
+    (found,) = steps(tmp_path, target, step(between=[*second, step_phase("accumulated", once)], applied=once))
+    gradient = found.step_phase.values["c"]
+    assert gradient is not None and gradient.statistics[3] == 0.4
+    assert found.statement.text.startswith("the target adds the gradients of this backward pass to earlier ones")
 
 
 def test_gradients_that_the_optimizer_of_one_run_does_not_take(tmp_path: Path) -> None:

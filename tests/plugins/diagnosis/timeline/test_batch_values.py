@@ -18,7 +18,7 @@ from support.runs.random_runs import random_run, random_tensor_runs
 from support.runs.recorded import forward, tensor, write_run
 
 from probe_core.flow.comparison import RunComparison
-from probe_core.flow.judging import JudgeChain
+from probe_core.flow.judging import create_judge_chain
 from probe_core.model.batches import RowBatch
 from probe_core.model.plan import Plan
 from probe_core.plugins.manager import Manager
@@ -29,7 +29,7 @@ def judged_batches(target: Path, golden: Path, output: Path, **options: Any) -> 
     manager = Manager()
     plan = replace(Plan(target, golden, output, "0"), **options)
     with closing(RunComparison.open(plan, manager, target, golden)) as comparison:
-        judging = JudgeChain(manager, comparison.opened.note_failure)
+        judging = create_judge_chain(manager, comparison.opened.note_failure)
         for batch in comparison.batches():
             judging.apply(batch)
             yield batch
@@ -44,7 +44,7 @@ def check(batches: Iterator[RowBatch]) -> set[str]:
         table.lines["row"] = -1
         for number, (key, rows) in enumerate(batch.all_rows()):
             lines = batch.lines(number)
-            views = table.views(lines.start, lines.stop, key)
+            views = table.create_comparisons(lines.start, lines.stop, key)
             assert list(views) == differences_of(key, rows, by_tensor=batch.op(number).by_tensor)
             states |= {view.state for view in views}
     return states

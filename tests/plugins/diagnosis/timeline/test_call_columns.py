@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from probe_diagnosis.difference.explanations import find_largest_difference
 from probe_diagnosis.difference.largest import compute_largest_differences
 from probe_diagnosis.timeline.call_columns import CallColumns
+from probe_diagnosis.timeline.compared_calls import Basis, ComparedCall, ValueComparison, ValueState
 from probe_diagnosis.timeline.order import order_by_effect
 from probe_diagnosis.timeline.value_table import build_call_table
-from probe_diagnosis.timeline.views import SAME, STATES, Basis, CallView, Difference
 from support.measuring import PROPERTY
 
 from probe_core.model import Side
@@ -26,11 +26,11 @@ TEXTS = st.sampled_from(["", "1 against 2", "paired within calls that could not 
 
 
 @st.composite
-def differences(draw: Any) -> Difference:
+def differences(draw: Any) -> ValueComparison:
     """A difference with any fields."""
-    return Difference(
+    return ValueComparison(
         draw(st.sampled_from(["k.input.0", "other", "k"])), draw(st.sampled_from(list(Side))),
-        draw(st.sampled_from(STATES)), draw(SIZES), draw(SIZES), draw(NOISES), draw(st.sampled_from([0.0, 10.0])),
+        draw(st.sampled_from(ValueState)), draw(SIZES), draw(SIZES), draw(NOISES), draw(st.sampled_from([0.0, 10.0])),
         draw(st.booleans()), draw(TEXTS), draw(st.sampled_from(Basis)), draw(st.booleans()),
         draw(st.booleans()), draw(st.sampled_from(["", "7"])), draw(st.sampled_from(["", "a against b"])),
         draw(st.booleans()), draw(st.sampled_from([0.0, 0.25, math.inf])), draw(st.booleans()),
@@ -41,14 +41,14 @@ def differences(draw: Any) -> Difference:
 CALLS = st.lists(st.lists(differences(), max_size=4), max_size=6)
 
 
-def columns_of(values: list[list[Difference]]) -> CallColumns:
+def columns_of(values: list[list[ValueComparison]]) -> CallColumns:
     """Return calls with these values."""
-    return CallColumns.from_calls(CallView(f"Torch.k.{n}.forward", tuple(own)) for n, own in enumerate(values))
+    return CallColumns.from_calls(ComparedCall(f"Torch.k.{n}.forward", tuple(own)) for n, own in enumerate(values))
 
 
 @PROPERTY
 @given(CALLS)
-def test_views_return_what_was_set(values: list[list[Difference]]) -> None:
+def test_views_return_what_was_set(values: list[list[ValueComparison]]) -> None:
     columns = columns_of(values)
     assert [list(call.values) for call in columns] == values
     restored = CallColumns.from_plain(json.loads(json.dumps(columns.plain())))
@@ -57,15 +57,17 @@ def test_views_return_what_was_set(values: list[list[Difference]]) -> None:
 
 @PROPERTY
 @given(st.lists(differences(), max_size=6), SIZES, NOISES)
-def test_multiples_of_rounding_are_those_of_the_views(values: list[Difference], scale: float, noise: float) -> None:
-    expected = [value.times(max(value.scale, scale), noise) for value in values]
+def test_multiples_of_rounding_are_those_of_the_views(
+    values: list[ValueComparison], scale: float, noise: float
+) -> None:
+    expected = [value.measure_multiple(max(value.scale, scale), noise) for value in values]
     expected = [0.0 if math.isnan(number) else number for number in expected]
-    assert build_call_table("k", values).times(scale, noise).tolist() == expected
+    assert build_call_table("k", values).measure_multiples(scale, noise).tolist() == expected
 
 
 @PROPERTY
 @given(CALLS, NOISES)
-def test_the_largest_differences_are_those_of_the_views(values: list[list[Difference]], noise: float) -> None:
+def test_the_largest_differences_are_those_of_the_views(values: list[list[ValueComparison]], noise: float) -> None:
     columns = columns_of(values)
     order = order_by_effect(columns)
     largest = compute_largest_differences(columns, order, noise)
@@ -83,8 +85,8 @@ def test_the_largest_differences_are_those_of_the_views(values: list[list[Differ
             line = lines[number]
             assert worst is None or call.values[line - columns.starts[number]] == worst
         outputs = [value for value in call.outputs() if not value.is_scalar]
-        is_agreeing = any(value.is_float for value in outputs) and all(one.state == SAME for one in outputs)
-        assert largest.agrees[number] == call.agrees == is_agreeing
+        is_agreeing = any(value.is_float for value in outputs) and all(one.state == ValueState.SAME for one in outputs)
+        assert largest.outputs_agree[number] == call.outputs_agree == is_agreeing
 
 
 @pytest.mark.parametrize("count", [0, 1])
@@ -96,14 +98,14 @@ def test_no_values_are_no_difference(count: int) -> None:
 @pytest.mark.parametrize("attribute", ["table", "starts", "within"])
 def test_calls_that_were_being_added_are_dropped(attribute: str) -> None:
     """An interruption may come between any two statements."""
-    columns = columns_of([[Difference("k.input.0", Side.INPUT, SAME)]] * 2)
-    table = build_call_table("k", [Difference("k.input.0", Side.INPUT, SAME)] * 3)
+    columns = columns_of([[ValueComparison("k.input.0", Side.INPUT, ValueState.SAME)]] * 2)
+    table = build_call_table("k", [ValueComparison("k.input.0", Side.INPUT, ValueState.SAME)] * 3)
     complete = [*columns]
     columns.table.extend(table, np.arange(3))
     if attribute != "table":
         columns.starts.append(columns.starts[-1] + 2)
     if attribute == "within":
-        columns.within.append(())
+        columns.modules.append(())
     columns.drop_incomplete()
     assert [*columns] == complete and len(columns.table) == 2
     assert compute_largest_differences(columns, order_by_effect(columns)).output_distances == [0.0, 0.0]

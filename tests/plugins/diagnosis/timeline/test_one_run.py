@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from probe_diagnosis.api import Timeline
-from probe_diagnosis.difference.reasons import Cause
+from probe_diagnosis.difference.reasons import CauseKind
 from probe_diagnosis.difference.search import search_timelines
 from support.runs.nan_dumps import write_case
 
@@ -39,7 +39,7 @@ def runs(tmp_path: Path) -> Iterator[dict[int, Run]]:
 def timeline(run: Run, rank: int, wanted: set[str], unknown: set[str] = frozenset()) -> Timeline:  # type: ignore[assignment]
     names = [slot.name for record in run.records() for slot in record.slots]
     columns = (np.array([name in chosen for name in names], bool) for chosen in (wanted, unknown))
-    return Timeline.of_run(run, rank, *columns, step="step0")
+    return Timeline.from_run(run, rank, *columns, step="step0")
 
 
 def test_calls_are_in_the_order_of_their_effects(runs: dict[int, Run]) -> None:
@@ -47,7 +47,7 @@ def test_calls_are_in_the_order_of_their_effects(runs: dict[int, Run]) -> None:
     assert [call.op for call in found.calls()] == [
         "Torch.log.0.forward", MODULE, "Distributed.all_reduce.0.forward",
     ]  # fmt: skip
-    assert (found.rank, found.step, found.place(MODULE)) == (0, "step0", 1)
+    assert (found.rank, found.step, found.get_position(MODULE)) == (0, "step0", 1)
 
 
 def test_values_have_names_sides_and_states(runs: dict[int, Run]) -> None:
@@ -61,7 +61,7 @@ def test_values_have_names_sides_and_states(runs: dict[int, Run]) -> None:
         wanted: ("differs", False, "output"),
         "Torch.log.0.forward.output.1": ("unjudged", True, "output"),
     }
-    assert call.within == (MODULE,)
+    assert call.modules == (MODULE,)
 
 
 def test_values_of_both_sides_are_those_of_the_run(runs: dict[int, Run]) -> None:
@@ -85,9 +85,9 @@ def test_search_follows_a_wanted_value_over_ranks(runs: dict[int, Run]) -> None:
 def test_search_tells_delivered_from_received_values(runs: dict[int, Run]) -> None:
     reduced = "Distributed.all_reduce.0.forward"
     delivered = search_timelines([timeline(runs[rank], rank, {f"{reduced}.output.0"}) for rank in (0, 1)])
-    assert [node.reason.cause for node in delivered.first] == [Cause.DELIVERED, Cause.DELIVERED]
+    assert [node.reason.cause for node in delivered.first] == [CauseKind.DELIVERED, CauseKind.DELIVERED]
     received = search_timelines([timeline(runs[1], 1, {"Torch.mul.0.forward.input.0"})])
-    assert [node.reason.cause for node in received.first] == [Cause.TAKEN_IN]
+    assert [node.reason.cause for node in received.first] == [CauseKind.RECEIVED]
 
 
 def test_wanted_value_within_a_module_that_returns_others_is_not_withdrawn(runs: dict[int, Run]) -> None:

@@ -19,8 +19,8 @@ from support.runs.ops import BAD, BEHIND, GOOD, UNSET, argument, call, op, value
 def kept() -> RankFacts:
     ops = [
         GOOD, BAD, BEHIND,
-        op("Torch.x.0.forward", [UNSET, argument(), value(0, masked=True, dtypes="a against b")], [math.inf],
-           within=("Module.m.M.forward.0",), where="a.py:3", is_shifted=True, golden="Torch.y.0.forward"),
+        op("Torch.x.0.forward", [UNSET, argument(), value(0, has_masked_difference=True, dtypes="a against b")], [math.inf],
+           modules=("Module.m.M.forward.0",), code_line="a.py:3", is_shifted=True, golden_op="Torch.y.0.forward"),
         call("all_reduce", [0], [5], group=(0, 1), root=1),
         call("send", [0], [], peers=[(1, True)]),
     ]  # fmt: skip

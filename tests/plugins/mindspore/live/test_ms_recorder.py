@@ -16,7 +16,7 @@ ms = pytest.importorskip("mindspore")
 
 from mindspore import Tensor, mint, nn, ops  # noqa: E402
 from probe_mindspore import PrecisionDebugger  # noqa: E402
-from probe_recording.config import ConfigWarning  # noqa: E402
+from probe_recording.settings.config import ConfigWarning  # noqa: E402
 from support.on_mindspore.ms_net import Net, batch  # noqa: E402
 from support.on_mindspore.ms_recording import Recording, outputs_of, recorded, recording, tensor  # noqa: E402
 

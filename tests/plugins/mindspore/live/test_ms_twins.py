@@ -14,7 +14,6 @@ pytest.importorskip("torch")
 
 import mindspore as ms
 from mindspore import nn
-from probe_matching.name_table import parse_api_key, parse_module_key
 from probe_mindspore.names import load_table
 from probe_pytorch import PrecisionDebugger
 from support.on_mindspore.ms_recording import Recording
@@ -24,6 +23,7 @@ from support.runs.comparing import compare
 from probe_core.model import Level
 from probe_core.model.plan import Plan
 from probe_core.plugins.manager import Manager
+from probe_core.store.names import parse_api_key, parse_module_key
 
 ms.runtime.launch_blocking()
 TABLE = load_table()
@@ -59,13 +59,13 @@ def word(name: str, is_target: bool) -> str:
     key = name.partition(".input.")[0].partition(".output.")[0].partition(".parameters.")[0]
     if "parameters_grad" in key:
         key = key.partition(".parameters_grad")[0] + ".parameters_grad"
-    found = parse_module_key(key)
-    if found is not None:
-        return f"{found[0]}.{found[2]}"
+    module = parse_module_key(key)
+    if module is not None:
+        return f"{module.path}.{module.suffix}"
     parts = parse_api_key(key)
     assert parts is not None, name
-    api = (TABLE.source if is_target else TABLE.target).word(parts[0])
-    return f"{'Torch.permute' if api == 'Torch.transpose' else api}.{parts[2]}"  # transpose(0, 2, 1) is permute
+    api = (TABLE.source if is_target else TABLE.target).word(parts.api)
+    return f"{'Torch.permute' if api == 'Torch.transpose' else api}.{parts.phase}"  # transpose(0, 2, 1) is permute
 
 
 def compared(runs: list[Path], out: Path) -> tuple[Any, Rows]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 from pathlib import Path
+from typing import Any
 
+import pytest
 import torch
 from probe_pytorch.capture.uninitialized_memory import MAX_STORAGES, UninitializedMemory
 from support.runs.debugged import alone, once  # noqa: F401
@@ -71,3 +73,20 @@ def test_recorder_records_what_is_computed_from_unfilled_memory(tmp_path: Path) 
     assert data["Torch.narrow.0.forward"]["output"] == [None]
     assert data["Torch.exp.0.forward"]["input_args"][0]["Max"] == 0.0
     assert data["Torch.narrow.1.forward"]["output"][0]["Max"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("read", "is_still_watched"),
+    [
+        (torch.Tensor.item, False),
+        (torch.Tensor.tolist, False),
+        (torch.Tensor.__bool__, False),
+        (torch.Tensor.size, True),
+        (torch.Tensor.numel, True),
+    ],
+)
+def test_uninitialized_memory_ends_at_a_call_that_reads_values(read: Any, is_still_watched: bool) -> None:
+    memory = UninitializedMemory()
+    number = watched(memory, torch.empty(1, dtype=torch.int64))
+    memory.update_after_call(read.__name__, [number], read(number))
+    assert memory.is_uninitialized(number) is is_still_watched

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probe_recording.config import Config
 from probe_recording.diff_check.checks import check_same_way, compare_with_golden
 from probe_recording.diff_check.golden_run import read_golden_run
-from probe_recording.diff_check_settings import DEFAULT_CALL_COUNT
+from probe_recording.settings.config import Config
+from probe_recording.settings.diff_check_settings import DEFAULT_CALL_COUNT
 
 from probe_core.errors import UserError
 

@@ -9,7 +9,7 @@ import pytest
 from probe_recording.api import Config, Process
 from probe_recording.keeping.event_claim import EventClaim
 from probe_recording.messages import Notices
-from probe_recording.run_claim import RunClaim
+from probe_recording.run_directory.run_claim import RunClaim
 
 
 def test_open_event_step_avoids_a_directory_that_another_process_writes(

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from probe_recording.directory import StepDirectory
 from probe_recording.keeping.band import load_band_rule
 from probe_recording.keeping.event import Cause, NoRise, Trigger
 from probe_recording.keeping.history import History
@@ -20,6 +19,7 @@ from probe_recording.keeping.setting_change import SettingChange, find_setting_c
 from probe_recording.keeping.step_memory import MemoryDirectory, StepRing, StoredStep
 from probe_recording.keeping.verdict_text import format_event
 from probe_recording.keeping.watched import SeriesKind, WatchedValue
+from probe_recording.run_directory.directory import StepDirectory
 
 from probe_core.errors import UserError
 

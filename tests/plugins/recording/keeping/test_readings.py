@@ -10,7 +10,7 @@ import torch
 from probe_pytorch.values import TorchCollector
 from probe_recording.keeping.readings import PHASES, QuantityKind, iterate_statistics, list_readings
 from probe_recording.keeping.watched import MAX_SERIES, SeriesKind, collect_watched_values
-from probe_recording.step_phases import StepPhases
+from probe_recording.step_facts.step_phases import StepPhases
 
 NAN, INF = math.nan, math.inf
 CASES: dict[str, tuple[Any, float]] = {

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probe_recording.destination import Destination
 from probe_recording.sending import shared, transport
 from probe_recording.sending.body import SentTensor, SentTensors
 from probe_recording.sending.message import FrameKind, parse_call, parse_frame_file
 from probe_recording.sending.sender import Sender
 from probe_recording.sending.shared import SharedName, parse_shared_name
+from probe_recording.settings.destination import Destination
 
 from probe_core.errors import UserError
 

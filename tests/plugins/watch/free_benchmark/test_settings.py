@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from probe_recording import config
 from probe_recording.fields import ConfigWarning
+from probe_recording.settings import config
 from probe_watch.free_benchmark.settings import BenchmarkSettings, ChangeMode, Handler, Stage
 from support.cases import every
 

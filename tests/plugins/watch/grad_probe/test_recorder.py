@@ -336,7 +336,7 @@ def test_leftovers_of_a_killed_training_are_removed(tmp_path: Path) -> None:
 
 
 def test_another_process_in_the_same_directory_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from probe_recording.directory import Lock
+    from probe_recording.run_directory.directory import Lock
 
     (tmp_path / "run").mkdir()
     lock = Lock(tmp_path / "run", "rank0")

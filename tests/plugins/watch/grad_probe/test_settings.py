@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probe_recording.config import load_config
+from probe_recording.settings.config import load_config
 from probe_watch.grad_probe.settings import FIELDS, GradSettings
 from probe_watch.hooks import probe_tasks
 
@@ -15,7 +15,7 @@ from probe_core.errors import UserError
 
 
 def parsed(**fields: Any) -> GradSettings:
-    from probe_recording.config import parse
+    from probe_recording.settings.config import parse
 
     settings: GradSettings = parse({"task": "grad_probe", "dump_path": "run", "grad_probe": fields}).settings
     return settings

@@ -10,37 +10,34 @@ import numpy as np
 from probe_core.model import Reason, Side
 from probe_core.model.answers import Finding
 from probe_core.model.dtypes import get_dtype_kind, is_same_dtype
+from probe_core.store.names import get_api_name, is_backward, is_module
 from probe_diagnosis.answer.causes.argument_differences import (
     ArgumentDifference,
     build_argument_evidence,
     compare_arguments,
     format_arguments,
-    get_api_name,
 )
 from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
 from probe_diagnosis.answer.causes.producers import list_output_dtypes, receives_tensor
 from probe_diagnosis.difference.nodes import Node
 from probe_diagnosis.difference.reasons import (
-    Cause,
+    CauseKind,
     DivergenceReason,
     OutputAgreement,
 )
 from probe_diagnosis.difference.search import find_other_argument
-from probe_diagnosis.timeline.order import is_backward
+from probe_diagnosis.timeline.compared_calls import (
+    Basis,
+    ComparedCall,
+    DifferenceKind,
+    ValueComparison,
+    ValueState,
+)
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.recorded import find_value
-from probe_diagnosis.timeline.views import (
-    DIFFERS,
-    UNJUDGED,
-    Basis,
-    CallView,
-    Difference,
-    DifferenceKind,
-    is_module,
-)
 
 
-def find_altered_calls(facts: RankFacts, limit: CallView | None) -> Iterator[Node]:
+def find_altered_calls(facts: RankFacts, limit: ComparedCall | None) -> Iterator[Node]:
     """Yield calls before the op ``limit`` with another argument or dtype, whose values agree."""
     calls, table = facts.ops, facts.ops.table
     is_recast = np.zeros(len(table), bool)
@@ -49,8 +46,8 @@ def find_altered_calls(facts: RankFacts, limit: CallView | None) -> Iterator[Nod
     computes = ~recasts & calls.has_any(table.lines["noise"] > 0)
     first = int(computes.argmax()) if computes.any() else len(calls)
     has_named_dtype = False
-    for number in np.flatnonzero(calls.has_other_argument | recasts).tolist():
-        if limit is not None and number >= calls.numbers[limit.op]:
+    for number in np.flatnonzero(calls.has_differing_argument | recasts).tolist():
+        if limit is not None and number >= calls.numbers_by_key[limit.op]:
             return
         op = calls[number]
         outputs = list(op.outputs())
@@ -58,37 +55,37 @@ def find_altered_calls(facts: RankFacts, limit: CallView | None) -> Iterator[Nod
         argument = find_other_argument(op)
         if argument is not None:
             value = next(iter(outputs), argument)
-            reason = DivergenceReason(Cause.DIFFERENTLY, value, argument=argument, returned=returned)
+            reason = DivergenceReason(CauseKind.ALTERED_CALL, value, argument=argument, output_agreement=returned)
             yield Node(facts.rank, op, reason, 0, number)
         elif recasts[number] and not has_named_dtype:
             has_named_dtype = True  # in a run of another dtype from its beginning, no call is the one that changed it
             if first < number:
                 recast = next(value for value in op.values if value.dtypes)
-                reason = DivergenceReason(Cause.DIFFERENTLY, recast, returned=returned)
+                reason = DivergenceReason(CauseKind.ALTERED_CALL, recast, output_agreement=returned)
                 yield Node(facts.rank, op, reason, 0, number)
 
 
-def find_altered_calls_after(facts: RankFacts, first: CallView) -> Iterator[Node]:
+def find_altered_calls_after(facts: RankFacts, first: ComparedCall) -> Iterator[Node]:
     """Yield calls after the op ``first`` with another argument, independent of their values."""
     calls = facts.ops
-    for number in np.flatnonzero(calls.has_other_argument).tolist():
-        argument = find_other_argument(calls[number]) if number > calls.numbers[first.op] else None
+    for number in np.flatnonzero(calls.has_differing_argument).tolist():
+        argument = find_other_argument(calls[number]) if number > calls.numbers_by_key[first.op] else None
         if argument is not None:
-            reason = DivergenceReason(Cause.DIFFERENTLY, argument, argument=argument)
+            reason = DivergenceReason(CauseKind.ALTERED_CALL, argument, argument=argument)
             yield Node(facts.rank, calls[number], reason, 0, number)
 
 
-def _classify_outputs(outputs: Sequence[Difference]) -> OutputAgreement:
+def _classify_outputs(outputs: Sequence[ValueComparison]) -> OutputAgreement:
     """Return how well the outputs of a call agree."""
-    if any(value.state == DIFFERS for value in outputs):
+    if any(value.state == ValueState.DIFFERS for value in outputs):
         return OutputAgreement.DIFFERS
-    if not outputs or any(value.state == UNJUDGED for value in outputs):
+    if not outputs or any(value.state == ValueState.UNJUDGED for value in outputs):
         return OutputAgreement.NOT_COMPARED
     if any(value.is_excused for value in outputs):
         return OutputAgreement.NEAR_REFERENCE
-    if any(value.masked for value in outputs):
+    if any(value.has_masked_difference for value in outputs):
         return OutputAgreement.AGREES_UNMASKED
-    by_statistics = any(value.by == Basis.STATISTICS for value in outputs)
+    by_statistics = any(value.basis == Basis.STATISTICS for value in outputs)
     return OutputAgreement.AGREES_IN_STATISTICS if by_statistics else OutputAgreement.AGREES
 
 
@@ -126,7 +123,7 @@ def find_unpaired_calls(facts: RankFacts, runs: ComparedRuns, *, with_arguments:
             detail = f"was called with different arguments than the golden's {golden} ({format_arguments(arguments)})"
             evidence = build_argument_evidence(key, arguments[0])
         modules = runs.list_modules(key)
-        yield Finding(key, "", Reason(Cause.DIFFERENTLY.value, detail), evidence, "", modules,
+        yield Finding(key, "", Reason(CauseKind.ALTERED_CALL.value, detail), evidence, "", modules,
                       runs.find_line(key), rank=facts.rank)  # fmt: skip
 
 
@@ -156,14 +153,14 @@ def add_similar_calls(facts: RankFacts, causes: Sequence[Finding], nodes: Sequen
     whole: list[Finding] = []
     for cause, node in zip(causes, nodes):
         argument = node.reason.argument
-        if cause.reason.code == Cause.ARGUMENT.value and argument is not None:
-            wanted = get_api_name(node.call.op), argument.row.removeprefix(node.call.op), argument.why
+        if cause.reason.code == CauseKind.ARGUMENT.value and argument is not None:
+            wanted = get_api_name(node.call.op), argument.row.removeprefix(node.call.op), argument.evidence
             same = tuple(
                 op.op
-                for op in facts.ops.iterate_with_other_argument()
+                for op in facts.ops.iterate_with_differing_argument()
                 if op.op != node.call.op and get_api_name(op.op) == wanted[0]
                 for value in op.arguments()
-                if (value.row.removeprefix(op.op), value.why) == wanted[1:]
+                if (value.row.removeprefix(op.op), value.evidence) == wanted[1:]
             )
             cause = replace(cause, same=same)
         whole.append(cause)
@@ -176,10 +173,10 @@ def is_same_axis(runs: ComparedRuns, node: Node) -> bool:
     index = runs.both[0].find(op)
     if argument is None or index is None:
         return False
-    golden = argument.row.replace(op, node.call.golden or op, 1)
+    golden = argument.row.replace(op, node.call.golden_op or op, 1)
     values = (
         find_value(runs.both[0], op, argument.row),
-        find_value(runs.both[1], node.call.golden or op, golden),
+        find_value(runs.both[1], node.call.golden_op or op, golden),
     )
     axes = [value.statistics.max for value in values if value is not None]
     shapes = (slot.value.shape for slot in runs.both[0].record(index).slots if slot.side is Side.INPUT)
@@ -196,10 +193,10 @@ def is_harmless(node: Node) -> bool:
     """Return True for a call that differs only in an argument that one run lacks, or in what it masks."""
     reason = node.reason
     argument = reason.argument
-    if reason.cause is not Cause.DIFFERENTLY or argument is None or argument.by == Basis.PARAMETER:
+    if reason.cause is not CauseKind.ALTERED_CALL or argument is None or argument.basis == Basis.PARAMETER:
         return False
-    is_none = argument.kind is DifferenceKind.NONE and reason.returned in (
+    is_none = argument.kind is DifferenceKind.NONE and reason.output_agreement in (
         OutputAgreement.AGREES,
         OutputAgreement.AGREES_IN_STATISTICS,
     )
-    return is_none or reason.returned is OutputAgreement.AGREES_UNMASKED
+    return is_none or reason.output_agreement is OutputAgreement.AGREES_UNMASKED

@@ -7,9 +7,10 @@ from typing import NamedTuple
 from probe_core.model import Kind, Side, Slot, Value
 from probe_core.model.dtypes import get_dtype_kind, is_same_dtype
 from probe_core.model.run import Run
+from probe_core.store.names import is_module
 from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
+from probe_diagnosis.timeline.compared_calls import format_scalar
 from probe_diagnosis.timeline.devices import is_device
-from probe_diagnosis.timeline.views import format_scalar, is_module
 
 
 class ArgumentDifference(NamedTuple):
@@ -33,12 +34,6 @@ class ArgumentDifference(NamedTuple):
     is_other_kind: bool = False
     lone_tensor: Value | None = None
     lacking_side: int = 0
-
-
-def get_api_name(op: str) -> str:
-    """Return the name of the API or the class of the module of an op."""
-    parts = op.split(".")
-    return parts[-3] if len(parts) > 3 else op
 
 
 def compare_arguments(runs: ComparedRuns, op: str, golden_op: str) -> list[ArgumentDifference]:

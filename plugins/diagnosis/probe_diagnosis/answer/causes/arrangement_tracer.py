@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from probe_core.store.names import is_module
 from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
 from probe_diagnosis.answer.causes.producers import find_producer, find_producers, has_uninformative_output
 from probe_diagnosis.answer.causes.traced_call import (
@@ -17,11 +18,11 @@ from probe_diagnosis.answer.causes.traced_call import (
 from probe_diagnosis.answer.causes.unpaired_calls import get_key, has_unequal_call_counts, select_surplus_calls
 from probe_diagnosis.difference.differing_values import find_first_differing, format_difference
 from probe_diagnosis.difference.nodes import Node
-from probe_diagnosis.difference.reasons import Cause, Evidence
+from probe_diagnosis.difference.reasons import CauseKind, Evidence
 from probe_diagnosis.limits import limits
+from probe_diagnosis.timeline.compared_calls import ComparedCall, ValueComparison, ValueState
 from probe_diagnosis.timeline.order import is_arranging, is_move, is_storage
 from probe_diagnosis.timeline.rank_facts import RankFacts
-from probe_diagnosis.timeline.views import UNJUDGED, CallView, Difference, is_module
 
 
 class ArrangementTracer:
@@ -78,8 +79,8 @@ class ArrangementTracer:
             "which the statistics of its outputs do not show"
         )
         statement = describe_output(node.reason.value, f"{action_clause}; {consequence_clause}")
-        evidence: Evidence = {"argument": argument.row, "argument_values": argument.why}
-        return TracedCall(key, TARGET, Cause.ARGUMENT, statement, evidence)
+        evidence: Evidence = {"argument": argument.row, "argument_values": argument.evidence}
+        return TracedCall(key, TARGET, CauseKind.ARGUMENT, statement, evidence)
 
     def _trace_unpaired_arrangement(self, node: Node, calls: list[list[str]]) -> TracedCall | None:
         """Return the nearest of the calls that only one run makes; None if there are none."""
@@ -96,17 +97,19 @@ class ArrangementTracer:
             node.reason.value, f"{clause}, and {node.call.op}, which receives a value computed from it,"
         )
         evidence = build_call_evidence([keys[:1] for keys in calls])
-        return TracedCall(key, side, Cause.ONE_SIDED, statement, evidence)
+        return TracedCall(key, side, CauseKind.ONE_SIDED, statement, evidence)
 
-    def _find_arrangement_arguments(self, facts: CallView, upstream_keys: Sequence[str]) -> dict[str, Difference]:
+    def _find_arrangement_arguments(
+        self, facts: ComparedCall, upstream_keys: Sequence[str]
+    ) -> dict[str, ValueComparison]:
         """Return the first differing argument of each call before an op.
 
         Only calls that rearrange values or are in ``upstream_keys`` count.
         """
-        arguments: dict[str, Difference] = {}
-        end = self._facts.ops.numbers[facts.op]
-        for call in self._facts.ops.iterate_with_other_argument():
-            if self._facts.ops.numbers[call.op] >= end:
+        arguments: dict[str, ValueComparison] = {}
+        end = self._facts.ops.numbers_by_key[facts.op]
+        for call in self._facts.ops.iterate_with_differing_argument():
+            if self._facts.ops.numbers_by_key[call.op] >= end:
                 break
             if call.op in upstream_keys or is_arranging(call.op):
                 argument = None if call.is_shifted else find_first_differing(call.arguments(), 0.0)
@@ -114,7 +117,7 @@ class ArrangementTracer:
                     arguments[call.op] = argument
         return arguments
 
-    def _iterate_upstream_calls(self, side: int, facts: CallView) -> Iterator[str]:
+    def _iterate_upstream_calls(self, side: int, facts: ComparedCall) -> Iterator[str]:
         """Yield the calls of a run that produced the inputs of an op, nearest first.
 
         The search continues upstream of a call only if the call rearranges values or its statistics identify values
@@ -137,15 +140,15 @@ class ArrangementTracer:
         this, so the values of the input already differed.
         """
         facts = node.call
-        inputs = [value for value in facts.inputs() if value.state != UNJUDGED]
+        inputs = [value for value in facts.inputs() if value.state != ValueState.UNJUDGED]
         op = find_producer(self._runs.both[TARGET], facts.op, inputs[0].row) if inputs else ""
         if not op or op in self._facts.target_only or node.reason.inputs.largest_multiple > 1:
             return None
         calls = self._facts.ops
-        golden = calls.goldens.get(calls.numbers[op], "") if op in calls.numbers else ""
+        golden = calls.golden_ops.get(calls.numbers_by_key[op], "") if op in calls.numbers_by_key else ""
         clause = (
             f"returns values that agree in their statistics, but not element by element: {facts.op}, "
             "which only moves them,"
         )
         statement = describe_output(node.reason.value, clause)
-        return TracedCall(op, TARGET, Cause.ORDER, statement, {"golden_op": golden} if golden else {})
+        return TracedCall(op, TARGET, CauseKind.ORDER, statement, {"golden_op": golden} if golden else {})

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from probe_core.model import Kind, Record, Value
 from probe_core.model.dtypes import get_dtype_kind
-from probe_core.store.names import is_gradient
+from probe_core.store.names import is_backward, is_gradient
 from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
 from probe_diagnosis.answer.causes.findings import strip_numbers
 from probe_diagnosis.limits import limits
@@ -102,7 +102,7 @@ def _measure_ratio(target: int, golden: int) -> tuple[int, int]:
 def _compare_tensors(whole: Record, parts: Sequence[Record], noise: float) -> Iterator[bool]:
     """Yield, for each floating-point tensor of a call that has comparable parts, whether the parts agree with it."""
     of_parts = [{slot.place: slot.value for slot in part.slots} for part in parts]
-    is_sum = is_gradient(whole.key) or "backward" in whole.key.split(".")
+    is_sum = is_gradient(whole.key) or is_backward(whole.key)
     min_scale = max((_find_magnitude(slot.value) for slot in whole.slots if _is_float(slot.value)), default=0.0)
     for slot in whole.slots:
         values = [part.get(slot.place) for part in of_parts]

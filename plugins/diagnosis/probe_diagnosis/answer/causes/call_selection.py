@@ -7,24 +7,25 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from probe_core.store.names import is_module
 from probe_diagnosis.answer.causes.altered_calls import find_altered_calls, is_same_axis
 from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
 from probe_diagnosis.answer.causes.phase_comparison import PhaseComparison
-from probe_diagnosis.answer.causes.step_effect import Effect
+from probe_diagnosis.answer.causes.step_effect import StepEffect
 from probe_diagnosis.difference.nodes import Node, RankHistory, can_show_gone
 from probe_diagnosis.difference.permuted import mark_permuted
-from probe_diagnosis.difference.reasons import Cause
+from probe_diagnosis.difference.reasons import CauseKind
 from probe_diagnosis.difference.search import SearchResult, list_differing_arguments, search
 from probe_diagnosis.limits import limits
 from probe_diagnosis.timeline.call_columns import CallColumns
+from probe_diagnosis.timeline.compared_calls import Basis
 from probe_diagnosis.timeline.order import is_arranging
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.recorded import find_value
-from probe_diagnosis.timeline.views import Basis, is_module
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class CallSelection:
     """Calls where the runs of a rank diverge.
 
     Attributes:
@@ -54,7 +55,7 @@ class Selection:
     @property
     def is_grown(self) -> bool:
         """True if no single call explains the first difference."""
-        return bool(self.reported) and self.reported[0].reason.cause is Cause.GROWN
+        return bool(self.reported) and self.reported[0].reason.cause is CauseKind.GROWN
 
     @property
     def doubt(self) -> str:
@@ -64,7 +65,7 @@ class Selection:
         if not self.reported:
             return ""
         reason = self.reported[0].reason
-        if all(node.reason.value.by == Basis.CHECKSUM and not node.reason.argument for node in self.reported):
+        if all(node.reason.value.basis == Basis.CHECKSUM and not node.reason.argument for node in self.reported):
             return "checksums do not say whether that is more than rounding"
         if reason.may_cancel:
             return "its inputs are so much larger that the difference may be rounding"
@@ -79,7 +80,7 @@ class Selection:
 
 def select_calls(
     facts: RankFacts, runs: ComparedRuns, step_phases: PhaseComparison, history: RankHistory | None, *, in_step: bool
-) -> Selection:
+) -> CallSelection:
     """Return the calls where the runs of a rank diverge.
 
     Args:
@@ -94,16 +95,16 @@ def select_calls(
     downstream = search_result.downstream[facts.rank]
     unseen = list(search_result.vanished)
     is_alone = len(nodes) == 1 and not downstream
-    if is_alone and nodes[0].reason.cause is Cause.TAKEN_IN and nodes[0].call.agrees:  # it has no effect
+    if is_alone and nodes[0].reason.cause is CauseKind.RECEIVED and nodes[0].call.outputs_agree:  # it has no effect
         unseen.append(nodes.pop())
     is_quiet = not (nodes or search_result.grown or downstream)
     doubtful = [
         node
         for node in unseen
-        if node.reason.value.by == Basis.STATISTICS and not (is_quiet and _has_vanished(node, facts.ops))
+        if node.reason.value.basis == Basis.STATISTICS and not (is_quiet and _has_vanished(node, facts.ops))
     ]
     reported = [add_argument_names(node, runs, in_step=in_step) for node in [*doubtful, *nodes] or search_result.grown]
-    effect = Effect(facts.ops) if reported else None
+    effect = StepEffect(facts.ops) if reported else None
     is_continued = history is not None
     is_rounding = effect is not None and all(effect.is_rounding(node, is_continued=is_continued) for node in reported)
     rounding, reported = (
@@ -111,7 +112,7 @@ def select_calls(
     )
     without_effect = [node for node in unseen if node not in doubtful]
     reach, reached = effect.find_largest_effect() if effect is not None else (0.0, "")
-    return Selection(
+    return CallSelection(
         reported,
         downstream,
         without_effect,
@@ -163,8 +164,8 @@ def _find_carried_values(
     calls, table = facts.ops, facts.ops.table
     carried_values: set[tuple[float, float]] = set()
     for line in np.flatnonzero(table.differs & table.is_tensor & table.is_source).tolist():
-        key = calls.keys[calls.call_of[line]]
-        value = find_value(runs.both[0], key, table.name(line, key))
+        key = calls.keys[calls.call_numbers[line]]
+        value = find_value(runs.both[0], key, table.get_row_name(line, key))
         if value is not None and tuple(value.statistics) in statistics:
             carried_values.add((table.lines["distance"].item(line), table.lines["scale"].item(line)))
     return carried_values
@@ -183,7 +184,7 @@ def _search(
     reported = search_result.first or search_result.grown
     if not (reported or search_result.vanished):
         return search_result, []
-    effect = Effect(facts.ops)
+    effect = StepEffect(facts.ops)
     isolated = effect.find_isolated_calls() if reported else set()
     if isolated and step_phases.are_gradients_same() and step_phases.are_parameters_same():
         others = [facts.ops[number] for number in range(len(facts.ops)) if number not in isolated]
@@ -197,7 +198,7 @@ def _search(
     if not without_trace:
         return search_result, []
     calls, known_values = effect.find_calls_after_ends()
-    return search({facts.rank: calls}, known_values, histories, follows_backward=True), without_trace
+    return search({facts.rank: calls}, known_values, histories, carried, follows_backward=True), without_trace
 
 
 def _select_altered_calls(
@@ -207,11 +208,11 @@ def _select_altered_calls(
 
     Calls within a module that passes no difference on are left out.
     """
-    modules = {node.call.within[0] for node in without_effect if node.call.within}
+    modules = {node.call.modules[0] for node in without_effect if node.call.modules}
     return [
         node
         for node in find_altered_calls(facts, reported[0].call if reported else None)
-        if not (modules.intersection(node.call.within) or is_same_axis(runs, node))
+        if not (modules.intersection(node.call.modules) or is_same_axis(runs, node))
     ]
 
 
@@ -221,6 +222,6 @@ def _has_vanished(node: Node, calls: CallColumns) -> bool:
         return False
     differing = np.flatnonzero(calls.has_any(calls.table.differs & calls.table.is_tensor))
     first = differing.max(initial=-1) + 1
-    agreeing = (calls.keys[number] for number in np.flatnonzero(calls.agrees).tolist() if number >= first)
+    agreeing = (calls.keys[number] for number in np.flatnonzero(calls.outputs_agree).tolist() if number >= first)
     confirming = sum(not (is_module(key) or is_arranging(key)) for key in agreeing)
     return confirming >= limits().confirming

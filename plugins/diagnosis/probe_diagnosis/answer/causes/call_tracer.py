@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from probe_core.model.answers import Finding
+from probe_core.store.names import get_api_name, is_backward, is_module
 from probe_diagnosis.answer.causes.argument_differences import (
     ArgumentDifference,
     build_argument_evidence,
     compare_arguments,
     format_arguments,
-    get_api_name,
 )
 from probe_diagnosis.answer.causes.arrangement_tracer import ArrangementTracer
 from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
@@ -39,13 +39,12 @@ from probe_diagnosis.answer.causes.unpaired_calls import (
 from probe_diagnosis.answer.causes.unseen_producers import list_earlier_surplus_calls, select_suspects
 from probe_diagnosis.difference.nodes import Node
 from probe_diagnosis.difference.reason_statement import build_statement
-from probe_diagnosis.difference.reasons import Cause
+from probe_diagnosis.difference.reasons import CauseKind
 from probe_diagnosis.difference.statement import Statement
 from probe_diagnosis.limits import limits
-from probe_diagnosis.timeline.order import is_arranging, is_backward
+from probe_diagnosis.timeline.order import is_arranging
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.recorded import find_value
-from probe_diagnosis.timeline.views import is_module
 
 
 class CallTracer:
@@ -71,11 +70,11 @@ class CallTracer:
         them.
         """
         reason = node.reason
-        if reason.cause is Cause.INTRODUCED and reason.inputs.not_compared:
+        if reason.cause is CauseKind.INTRODUCED and reason.inputs.not_compared:
             traced = self._trace_unaligned_inputs(node)
             if traced is not None:
                 return self._move_cause(cause, node, traced)
-        if reason.cause is Cause.INTRODUCED and reason.inputs.by_statistics and not reason.replaces:
+        if reason.cause is CauseKind.INTRODUCED and reason.inputs.by_statistics and not reason.replaces:
             traced = self._arrangement_tracer.trace_difference(node)
             if traced is not None:
                 return self._move_cause(cause, node, traced)
@@ -84,7 +83,7 @@ class CallTracer:
         instance = trace_other_instance(self._runs, node)
         if instance is not None:
             return self._move_cause(cause, node, instance)
-        producers = self._find_unpaired_producers(node) if reason.cause is Cause.TAKEN_IN else [[], []]
+        producers = self._find_unpaired_producers(node) if reason.cause is CauseKind.RECEIVED else [[], []]
         moved = self._trace_order(cause, node, producers)
         if moved is not None:
             return moved
@@ -99,9 +98,9 @@ class CallTracer:
         If only one run makes an earlier call that may have computed the value, the cause names that call.
         """
         reason = node.reason
-        is_module_difference = reason.cause is Cause.INTRODUCED and is_module(node.call.op)
+        is_module_difference = reason.cause is CauseKind.INTRODUCED and is_module(node.call.op)
         is_known = reason.phases is not None or bool(reason.changed_call) or is_backward(node.call.op)
-        if is_known or not (reason.cause is Cause.TAKEN_IN or is_module_difference):
+        if is_known or not (reason.cause is CauseKind.RECEIVED or is_module_difference):
             return cause
         if not is_module_difference and any(self._find_producers(node)):
             return cause
@@ -136,7 +135,7 @@ class CallTracer:
             return None
         anchor, places = (producer, ("after", "before")) if side == TARGET else (counterpart, ("before", "after"))
         clause = f"is called {places[0]} {anchor} in the target and {places[1]} it in the golden, and "
-        moved = replace_statement(cause, build_statement(node.reason).prepend(clause), Cause.ORDER.value)
+        moved = replace_statement(cause, build_statement(node.reason).prepend(clause), CauseKind.ORDER.value)
         return replace(moved, evidence={**moved.evidence, "anchor": anchor})
 
     def _move_cause(self, cause: Finding, node: Node, traced: TracedCall) -> Finding:
@@ -156,8 +155,8 @@ class CallTracer:
     def _trace_unpaired_call(self, node: Node, producers: list[list[str]]) -> TracedCall | None:
         """Return the unpaired call that the differing values of an op come from, or that precedes it."""
         op, reason = node.call.op, node.reason
-        is_module_difference = reason.cause is Cause.INTRODUCED and is_module(op)
-        if reason.cause is not Cause.TAKEN_IN and not is_module_difference:
+        is_module_difference = reason.cause is CauseKind.INTRODUCED and is_module(op)
+        if reason.cause is not CauseKind.RECEIVED and not is_module_difference:
             return None
         if not is_module_difference:
             is_same_api = all(producers) and len({strip_numbers(keys[0]) for keys in producers}) == 1
@@ -205,7 +204,7 @@ class CallTracer:
             clause = f"was called with different arguments ({format_arguments(arguments)})"
             statement = Statement(clause, f", and {node.call.op} receives a value that is computed from its result")
             evidence = {"golden_op": keys[GOLDEN], **build_argument_evidence(keys[TARGET], arguments[0])}
-            return TracedCall(keys[TARGET], TARGET, Cause.ARGUMENT, statement, evidence)
+            return TracedCall(keys[TARGET], TARGET, CauseKind.ARGUMENT, statement, evidence)
         lone_calls = [key if key in unpaired else "" for key, unpaired in zip(producers, self._unpaired_keys)]
         clause = (
             "receives values that differ"
@@ -217,7 +216,7 @@ class CallTracer:
             clause += f", which {lone_calls[side]} returns in the {SIDES[side]} only"
         differing = self._describe_place(keys, place or find_differing_place(self._runs, keys, self._facts.ops.noise))
         statement = Statement(clause, f", and {node.call.op} receives a value that is computed from it", differing)
-        cause = Cause.TAKEN_IN if place else Cause.INTRODUCED
+        cause = CauseKind.RECEIVED if place else CauseKind.INTRODUCED
         return TracedCall(keys[TARGET], TARGET, cause, statement, {"golden_op": keys[GOLDEN]})
 
     def _find_other_input(self, keys: tuple[str, str]) -> tuple[str, tuple[str, str]]:
@@ -254,7 +253,7 @@ class CallTracer:
             calls = surplus_calls if any(surplus_calls) else calls
         side = TARGET if calls[TARGET] else GOLDEN
         op = calls[side][-1]
-        module = node.call.within[0] if node.call.within else ""
+        module = node.call.modules[0] if node.call.modules else ""
         if module and module not in self._runs.list_modules(op, side):
             position_clause = f"{position_clause} (in {module})"
         evidence = build_call_evidence(calls)
@@ -267,7 +266,7 @@ class CallTracer:
             replaced = calls[GOLDEN] if all(calls) else ()
             clause = f"{describe_unpaired_call(side, replaced, is_in_both=False)}, and {position_clause}"
         statement = build_statement(node.reason).prepend(f"{clause}; {node.call.op} ")
-        return TracedCall(op, side, Cause.ARGUMENT if arguments else Cause.ONE_SIDED, statement, evidence)
+        return TracedCall(op, side, CauseKind.ARGUMENT if arguments else CauseKind.ONE_SIDED, statement, evidence)
 
     def _compare_arguments(self, calls: list[list[str]]) -> list[ArgumentDifference]:
         """Return the arguments that differ between the last calls, if both runs call the same API there."""
@@ -301,7 +300,7 @@ class CallTracer:
             if has_unequal_call_counts(self._runs, key, side):
                 clause = f"{describe_unpaired_call(side, is_in_both=False)}, and {clause}"
             statement = build_statement(node.reason).prepend(f"{clause}; {node.call.op} ")
-            return TracedCall(key, side, Cause.ONE_SIDED, statement, {f"{SIDES[side]}_only": key})
+            return TracedCall(key, side, CauseKind.ONE_SIDED, statement, {f"{SIDES[side]}_only": key})
         return None
 
     def _find_receiver(self, node: Node, side: int) -> str | None:
@@ -349,4 +348,4 @@ class CallTracer:
             is_in_both=not has_unequal_call_counts(self._runs, key, side),
         )
         statement = describe_output(reason.value, f"{clause}, next to {op}, which")
-        return self._move_cause(cause, node, TracedCall(key, side, Cause.ONE_SIDED, statement))
+        return self._move_cause(cause, node, TracedCall(key, side, CauseKind.ONE_SIDED, statement))

@@ -21,27 +21,27 @@ from probe_diagnosis.conditions.differences import (
 )
 from probe_diagnosis.conditions.file import RunConditions, read_conditions
 from probe_diagnosis.conditions.random_states import DrawingCalls, RandomDifference, Since
-from probe_diagnosis.difference.reasons import Cause
+from probe_diagnosis.difference.reasons import CauseKind
 from probe_diagnosis.difference.statement import Statement
 from probe_diagnosis.limits import limits
 from probe_diagnosis.phases.phases_file import PhasesFile, read_phases
+from probe_diagnosis.timeline.compared_calls import Basis
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.recorded import find_value
-from probe_diagnosis.timeline.views import Basis
 
 BATCH_OP, RANDOM_OP = "conditions.batch", "conditions.random_state"
 """Names of causes that are conditions, in place of the key of a call."""
 
-INTRODUCED_CODES = frozenset({Cause.INTRODUCED.value, Cause.GROWN.value, Cause.NOT_FINITE.value})
+INTRODUCED_CODES = frozenset({CauseKind.INTRODUCED.value, CauseKind.GROWN.value, CauseKind.NOT_FINITE.value})
 """Codes of causes that a call draws other random numbers for."""
 
-OUTSIDE_DECISION_CODES = frozenset({Cause.ARGUMENT.value, Cause.ONE_SIDED.value})
+OUTSIDE_DECISION_CODES = frozenset({CauseKind.ARGUMENT.value, CauseKind.ONE_SIDED.value})
 """Codes of causes that code outside of recorded calls decides; a condition need not be the reason."""
 
-OUTSIDE_RANDOM_CODES = OUTSIDE_DECISION_CODES | {Cause.TAKEN_IN.value}
+OUTSIDE_RANDOM_CODES = OUTSIDE_DECISION_CODES | {CauseKind.RECEIVED.value}
 """Codes of causes that code outside of recorded calls may have drawn random numbers for."""
 
-BATCH_EXPLAINED_CODES = OUTSIDE_RANDOM_CODES | {Cause.GRADIENT.value, Cause.GROWN.value}
+BATCH_EXPLAINED_CODES = OUTSIDE_RANDOM_CODES | {CauseKind.GRADIENT.value, CauseKind.GROWN.value}
 """Codes of causes that other values of the batch explain."""
 
 BATCH_KINDS = frozenset({ConditionKind.BATCH, ConditionKind.DATA})
@@ -152,9 +152,9 @@ class ConditionCauses:
 
     def _find_states_before(self, cause: Finding) -> list[RandomDifference]:
         """Return the random states that differ before a call, and may explain what it receives."""
-        if cause.reason.code == Cause.ARGUMENT.value and self._is_written(cause):
+        if cause.reason.code == CauseKind.ARGUMENT.value and self._is_written(cause):
             return [state for state in self._random if state.is_seed]
-        numbers = self._facts.ops.numbers
+        numbers = self._facts.ops.numbers_by_key
         number = numbers.get(cause.op, len(numbers))
         return [
             state
@@ -170,7 +170,7 @@ class ConditionCauses:
         A number that is drawn from a continuous distribution has about as many digits as float64 can express.
         """
         calls, row = self._facts.ops, str(cause.evidence.get("argument", ""))
-        keys = cause.op, calls.goldens.get(calls.numbers.get(cause.op, -1), cause.op)
+        keys = cause.op, calls.golden_ops.get(calls.numbers_by_key.get(cause.op, -1), cause.op)
         numbers = [
             value.statistics.max if (value := find_value(run, key, row.replace(cause.op, key, 1))) is not None else None
             for run, key in zip(self._runs.both, keys)
@@ -182,16 +182,16 @@ class ConditionCauses:
         if cause.reason.code not in INTRODUCED_CODES:
             return None
         calls = self._facts.ops
-        number = calls.numbers.get(cause.op)
+        number = calls.numbers_by_key.get(cause.op)
         if number is None:
             return None
-        generators = self._draws.find_differing_generators(cause.op, calls.goldens.get(number, cause.op))
+        generators = self._draws.find_differing_generators(cause.op, calls.golden_ops.get(number, cause.op))
         if generators or not cause.op.startswith("Module."):
             return generators
         for op in self._draws.iterate_ops():
-            inner = calls.numbers.get(op)
-            if inner is not None and cause.op in calls.within[inner]:
-                return self._draws.find_differing_generators(op, calls.goldens.get(inner, op))
+            inner = calls.numbers_by_key.get(op)
+            if inner is not None and cause.op in calls.modules[inner]:
+                return self._draws.find_differing_generators(op, calls.golden_ops.get(inner, op))
         return None
 
     def _create_random_finding(self, cause: Finding, generator: str, golden_generator: str) -> Finding:
@@ -199,7 +199,7 @@ class ConditionCauses:
         if generator != golden_generator:
             sources = f"from {generator} in the target and from {golden_generator} in the golden"
             clause = f"{cause.op} draws random numbers {sources}"
-            finding = self._create_finding(RANDOM_OP, Cause.CONDITION, Statement(clause), cause=cause)
+            finding = self._create_finding(RANDOM_OP, CauseKind.CONDITION, Statement(clause), cause=cause)
             return replace(finding, evidence={"generator": generator, "golden_generator": golden_generator})
         state = next((state for state in self._random if state.generator == generator), None)
         state = state or RandomDifference(generator, (None, None), Since.CALL, cause.op)
@@ -207,14 +207,14 @@ class ConditionCauses:
             return self._create_draw_finding(cause, state)
         clause = f"{describe_generators(state)}, and {cause.op} draws from it"
         more = f"; the states are equal after {state.after} and differ before {state.op}" if state.after else ""
-        return self._create_finding(RANDOM_OP, Cause.CONDITION, Statement(clause, more), state, cause)
+        return self._create_finding(RANDOM_OP, CauseKind.CONDITION, Statement(clause, more), state, cause)
 
     def _create_draw_finding(self, cause: Finding, state: RandomDifference) -> Finding:
         """Return the finding on the call after which the states differ first."""
         amount = f"in the {state.only_in} only" if state.only_in else "of another amount in each run"
         clause = f"draws random numbers {amount}, and {cause.op} draws from another random state"
         side = int(state.only_in == "golden")
-        finding = self._create_finding(state.op, Cause.RANDOM, Statement(clause), state)
+        finding = self._create_finding(state.op, CauseKind.RANDOM, Statement(clause), state)
         return replace(
             finding, where=self._runs.find_line(state.op, side), modules=self._runs.list_modules(state.op, side)
         )
@@ -225,7 +225,7 @@ class ConditionCauses:
         if cause.reason.code in OUTSIDE_DECISION_CODES:
             effect = cause.brief or cause.reason.detail
         clause = f"{describe_generators(*states)}, and {cause.op} {effect}"
-        return self._create_finding(RANDOM_OP, Cause.CONDITION, Statement(clause), states[0], cause)
+        return self._create_finding(RANDOM_OP, CauseKind.CONDITION, Statement(clause), states[0], cause)
 
     def _create_batch_finding(self, cause: Finding, batch: ConditionDifference) -> Finding:
         """Return the finding on a batch that differs, and on the random states that differ, too."""
@@ -233,7 +233,7 @@ class ConditionCauses:
         if self._random:
             clause += f"; {describe_generators(*self._random)}, too"
         more = f"; {cause.op} {cause.brief or cause.reason.detail}"
-        finding = self._create_finding(BATCH_OP, Cause.CONDITION, Statement(clause, more))
+        finding = self._create_finding(BATCH_OP, CauseKind.CONDITION, Statement(clause, more))
         return replace(finding, evidence={"value": batch.name}, where=self._runs.find_entering_line(cause.op))
 
     def _is_before_model(self, cause: Finding) -> bool:
@@ -241,7 +241,7 @@ class ConditionCauses:
         return any(map(self._facts.ops.is_before_modules, (cause.op, *cause.consequences[:1])))
 
     def _create_finding(
-        self, op: str, kind: Cause, statement: Statement, state: RandomDifference | None = None,
+        self, op: str, kind: CauseKind, statement: Statement, state: RandomDifference | None = None,
         cause: Finding | None = None,
     ) -> Finding:  # fmt: skip
         evidence: dict[str, float | int | str] = {}

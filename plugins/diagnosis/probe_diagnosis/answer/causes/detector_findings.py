@@ -46,7 +46,7 @@ def run_detectors(
             continue
         for finding in _create_findings(spec.name, detections, facts, runs):
             findings_by_op.setdefault(finding.op, finding)
-    return sorted(findings_by_op.values(), key=lambda finding: timeline.place(finding.op))
+    return sorted(findings_by_op.values(), key=lambda finding: timeline.get_position(finding.op))
 
 
 def insert_detector_findings(
@@ -62,8 +62,8 @@ def insert_detector_findings(
     detected_ops = {finding.op for finding in findings}
     remaining_causes = [cause for cause in causes if cause.op not in detected_ops]
     timeline = Timeline(facts, *runs.both)
-    first = timeline.place(causes[0].op)
-    leading = [finding for finding in findings if first < 0 or timeline.place(finding.op) <= first]
+    first = timeline.get_position(causes[0].op)
+    leading = [finding for finding in findings if first < 0 or timeline.get_position(finding.op) <= first]
     return [*leading, *remaining_causes, *(finding for finding in findings if finding not in leading)]
 
 
@@ -77,8 +77,8 @@ def _create_findings(
     name: str, detections: Sequence[Detection], facts: RankFacts, runs: ComparedRuns
 ) -> Iterator[Finding]:
     for detection in detections:
-        number = facts.ops.numbers.get(detection.op)
-        modules = facts.ops.within[number] if number is not None else runs.list_modules(detection.op)
+        number = facts.ops.numbers_by_key.get(detection.op)
+        modules = facts.ops.modules[number] if number is not None else runs.list_modules(detection.op)
         yield Finding(
             detection.op, detection.value, Reason(DETECTOR_CODE, detection.statement),
             {"detector": name, **detection.evidence}, "", modules,

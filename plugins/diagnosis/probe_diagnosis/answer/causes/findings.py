@@ -10,7 +10,7 @@ from probe_core.model import Reason
 from probe_core.model.answers import Finding
 from probe_diagnosis.difference.nodes import Node
 from probe_diagnosis.difference.reason_statement import build_statement
-from probe_diagnosis.difference.reasons import Cause
+from probe_diagnosis.difference.reasons import CauseKind
 from probe_diagnosis.difference.statement import Statement
 
 MAX_NAMED_CONSEQUENCES = 5
@@ -36,10 +36,10 @@ def create_finding(
         facts.op,
         reason.value.row,
         Reason(reason.cause.value, statement.text),
-        reason.evidence | ({"golden_op": facts.golden} if facts.golden else {}),
-        reason.value.line,
-        facts.within,
-        facts.where or find_line(facts.op),
+        reason.evidence | ({"golden_op": facts.golden_op} if facts.golden_op else {}),
+        reason.value.position,
+        facts.modules,
+        facts.code_line or find_line(facts.op),
         step,
         node.rank,
         tuple(downstream[:MAX_NAMED_CONSEQUENCES]),
@@ -70,7 +70,7 @@ def fold_repeated_findings(findings: Sequence[Finding]) -> list[Finding]:
     for number, cause in enumerate(findings):
         argument = str(cause.evidence.get("argument", "")).removeprefix(cause.op)
         key: object = number
-        if argument and cause.reason.code in (Cause.ARGUMENT.value, Cause.DIFFERENTLY.value):
+        if argument and cause.reason.code in (CauseKind.ARGUMENT.value, CauseKind.ALTERED_CALL.value):
             same_of = cause.reason.code, cause.evidence.get("argument_values"), cause.evidence.get("returned")
             key = cause.rank, cause.step, strip_numbers(cause.op), argument, same_of
         if key in first_by_key:

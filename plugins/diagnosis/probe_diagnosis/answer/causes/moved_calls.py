@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 
 from probe_core.model import Kind, Reason, Side, Value
 from probe_core.model.answers import Finding
+from probe_core.store.names import is_backward, is_module
 from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
 from probe_diagnosis.answer.causes.findings import strip_numbers
-from probe_diagnosis.difference.reasons import Cause
+from probe_diagnosis.difference.reasons import CauseKind
 from probe_diagnosis.difference.statement import Statement
-from probe_diagnosis.timeline.order import OPTIMIZER, is_backward
+from probe_diagnosis.timeline.order import OPTIMIZER
 from probe_diagnosis.timeline.rank_facts import RankFacts
-from probe_diagnosis.timeline.views import is_module
 
 
 def find_moved_call(facts: RankFacts, runs: ComparedRuns) -> Finding | None:
@@ -34,7 +34,7 @@ def find_moved_call(facts: RankFacts, runs: ComparedRuns) -> Finding | None:
             statement = Statement(clause, "", difference)
             evidence = {"golden_op": golden, "anchor": anchor}
             return Finding(
-                op, "", Reason(Cause.ORDER.value, statement.text), evidence, "", runs.list_modules(op),
+                op, "", Reason(CauseKind.ORDER.value, statement.text), evidence, "", runs.list_modules(op),
                 runs.find_line(op), rank=facts.rank, brief=statement.brief,
             )  # fmt: skip
     return None
@@ -92,10 +92,10 @@ def _find_anchor(facts: RankFacts, runs: ComparedRuns, op: str, golden: str) -> 
         return "", False
     for is_before, keys in ((True, names[index + 1 :]), (False, names[:index][::-1])):
         for key in keys:
-            number = calls.numbers.get(key)
+            number = calls.numbers_by_key.get(key)
             if number is None or key in facts.target_only or is_module(key):
                 continue
-            partner = runs.both[1].find(calls.goldens.get(number, key))
+            partner = runs.both[1].find(calls.golden_ops.get(number, key))
             if partner is not None and (partner < golden_index) is is_before:
                 return key, is_before
     return "", False

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from probe_core.model import Side, Value
 from probe_core.model.run import Run
+from probe_core.store.names import is_backward, is_module
 from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
 from probe_diagnosis.answer.causes.producers import has_same_fingerprint
 from probe_diagnosis.answer.causes.traced_call import GOLDEN, SIDES, TARGET, TracedCall
 from probe_diagnosis.answer.causes.unpaired_calls import get_key, rename_row
 from probe_diagnosis.difference.differing_values import format_difference
 from probe_diagnosis.difference.nodes import Node
-from probe_diagnosis.difference.reasons import Cause
+from probe_diagnosis.difference.reasons import CauseKind
 from probe_diagnosis.difference.statement import Statement
-from probe_diagnosis.timeline.order import is_backward
 from probe_diagnosis.timeline.recorded import find_value
-from probe_diagnosis.timeline.views import is_module
 
 
 def trace_other_instance(runs: ComparedRuns, node: Node) -> TracedCall | None:
@@ -27,7 +26,7 @@ def trace_other_instance(runs: ComparedRuns, node: Node) -> TracedCall | None:
         runs: Both runs.
         node: A call that receives a parameter that differs.
     """
-    if node.reason.cause is not Cause.TAKEN_IN or is_backward(node.call.op):
+    if node.reason.cause is not CauseKind.RECEIVED or is_backward(node.call.op):
         return None
     keys = [get_key(node.call, side) for side in (TARGET, GOLDEN)]
     modules = [_get_module(runs, key, side) for side, key in enumerate(keys)]
@@ -87,4 +86,4 @@ def _describe(runs: ComparedRuns, node: Node, module: str, holder: str, side: in
     )
     statement = Statement(clause, "", format_difference(node.reason.value))
     line = runs.find_line(replaced) if replaced else runs.find_entering_line(module)
-    return TracedCall(replaced or module, TARGET, Cause.TAKEN_IN, statement, {"parameter_of": holder}, line)
+    return TracedCall(replaced or module, TARGET, CauseKind.RECEIVED, statement, {"parameter_of": holder}, line)

@@ -11,24 +11,24 @@ from dataclasses import replace
 
 from probe_core.model import Reason
 from probe_core.model.answers import Finding
-from probe_core.store.names import is_gradient
+from probe_core.store.names import is_backward, is_gradient
 from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
 from probe_diagnosis.answer.causes.findings import extend_statement
 from probe_diagnosis.answer.causes.replaced_calls import find_uncompared_calls
 from probe_diagnosis.difference.nodes import Node
 from probe_diagnosis.difference.reason_statement import PHASES_INTRO
-from probe_diagnosis.difference.reasons import Cause
+from probe_diagnosis.difference.reasons import CauseKind
 from probe_diagnosis.phases.phase_differences import AFTER_BACKWARD, UNTIL_BACKWARD, PhaseDifference
 from probe_diagnosis.phases.phase_search import PhaseSearch
 from probe_diagnosis.phases.phases_file import Number, PhasesFile, read_phases
 from probe_diagnosis.phases.reference_phases import ReferencePhases
-from probe_diagnosis.timeline.order import count_optimizer_steps, is_backward
+from probe_diagnosis.timeline.order import count_optimizer_steps
 from probe_diagnosis.timeline.rank_facts import RankFacts
 
 KIND = "phase"
 """Kind of a cause that the step phases alone show."""
 
-REFINABLE_CAUSES = frozenset({Cause.TAKEN_IN, Cause.GRADIENT, Cause.GROWN})
+REFINABLE_CAUSES = frozenset({CauseKind.RECEIVED, CauseKind.GRADIENT, CauseKind.GROWN})
 """Causes of the walk that name no call as the origin."""
 
 
@@ -49,7 +49,7 @@ class PhaseComparison:
         # statistics of whole batches do not describe single rows
         phase_files = [None if runs.are_rows else read_phases(run.shown.path.parent) for run in runs.both]
         target, golden = phase_files
-        self._numbers = facts.ops.numbers
+        self._numbers = facts.ops.numbers_by_key
         backward_calls = [number for number, key in enumerate(facts.ops.keys) if is_backward(key)]
         self._last_backward_call = max(backward_calls, default=len(facts.ops))
         self._step_counts = count_optimizer_steps(facts.ops) or [0]
@@ -224,7 +224,7 @@ def add_phase_evidence(cause: Finding, step: PhaseDifference, *, is_stated: bool
 
 def _is_recast(cause: Finding) -> bool:
     """Return True for a call that computes in another dtype than its partner."""
-    is_of_kind = cause.reason.code == Cause.DIFFERENTLY.value
+    is_of_kind = cause.reason.code == CauseKind.ALTERED_CALL.value
     return is_of_kind and not {"argument", "target_dtype"} & cause.evidence.keys()
 
 

@@ -11,7 +11,7 @@ from probe_core.model.answers import Finding
 from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
 from probe_diagnosis.answer.causes.condition_causes import INTRODUCED_CODES, ConditionExplanation
 from probe_diagnosis.conditions.differences import ConditionDifference
-from probe_diagnosis.difference.reasons import Cause
+from probe_diagnosis.difference.reasons import CauseKind
 from probe_diagnosis.difference.statement import Statement
 from probe_diagnosis.limits import limits
 from probe_diagnosis.precision.precision_settings import find_arrangement, is_gradient_of_product, load_settings
@@ -21,7 +21,7 @@ from probe_diagnosis.timeline.rank_facts import RankFacts
 PRECISION_OP = "conditions.precision"
 """Name of the cause, in place of the key of a call."""
 
-DOWNSTREAM_CODES = frozenset({Cause.TAKEN_IN.value, Cause.GROWN.value, Cause.GRADIENT.value})
+DOWNSTREAM_CODES = frozenset({CauseKind.RECEIVED.value, CauseKind.GROWN.value, CauseKind.GRADIENT.value})
 """Codes of causes that differences of earlier products may explain, also where they are amplified."""
 
 
@@ -52,7 +52,7 @@ def explain_by_precision(
     if signature.side is not None:
         evidence["run"] = ("target", "golden")[signature.side]
     origin = Finding(
-        PRECISION_OP, "", Reason(Cause.CONDITION.value, statement.text), evidence, rank=facts.rank,
+        PRECISION_OP, "", Reason(CauseKind.CONDITION.value, statement.text), evidence, rank=facts.rank,
         where=first.where, brief=statement.brief, consequences=(first.op, *first.consequences),
         consequence_count=first.consequence_count + 1,
     )  # fmt: skip
@@ -89,7 +89,7 @@ def _get_rounding_multiple(cause: Finding) -> float:
 
 def _is_upstream(cause: Finding, signature: Signature, facts: RankFacts) -> bool:
     """Return True for a cause before the first of the products, which therefore do not explain it."""
-    numbers = facts.ops.numbers
+    numbers = facts.ops.numbers_by_key
     return numbers.get(cause.op, len(numbers)) < numbers[signature.first]
 
 

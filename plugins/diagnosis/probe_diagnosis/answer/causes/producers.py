@@ -7,9 +7,9 @@ import math
 from probe_core.model import Kind, Record, Side, Value
 from probe_core.model.dtypes import get_dtype_kind
 from probe_core.model.run import Run
+from probe_core.store.names import is_module
 from probe_diagnosis.limits import limits
 from probe_diagnosis.timeline.recorded import find_value
-from probe_diagnosis.timeline.views import is_module
 
 
 def find_start(run: Run, op: str) -> int | None:
@@ -59,7 +59,7 @@ def find_producers(run: Run, op: str) -> dict[str, str]:
     wanted: dict[tuple[object, ...], list[str]] = {}
     for slot in run.record(index).slots:
         if slot.side.is_source and slot.value.kind is Kind.TENSOR and _has_fingerprint(slot.value):
-            wanted.setdefault(_compute_fingerprint(slot.value), []).append(slot.name.removeprefix(f"{op}."))
+            wanted.setdefault(compute_fingerprint(slot.value), []).append(slot.name.removeprefix(f"{op}."))
     keys_by_path: dict[str, str] = {}
     missing, by_modules = set(wanted), dict[tuple[object, ...], str]()
     for earlier_index in range(start - 1, max(-1, start - 1 - limits().searched), -1):
@@ -67,7 +67,7 @@ def find_producers(run: Run, op: str) -> dict[str, str]:
             break
         record = run.record(earlier_index)
         for slot in record.slots:
-            if slot.side is not Side.OUTPUT or (mark := _compute_fingerprint(slot.value)) not in missing:
+            if slot.side is not Side.OUTPUT or (mark := compute_fingerprint(slot.value)) not in missing:
                 continue
             if is_module(record.key):
                 by_modules.setdefault(mark, record.key)
@@ -93,27 +93,29 @@ def receives_tensor(run: Run, op: str, value: Value) -> bool:
     """Return True if a call receives a tensor of the same dtype, shape, checksum and statistics."""
     index = run.find(op)
     slots = run.record(index).slots if index is not None else ()
-    wanted = _compute_fingerprint(value)
-    return any(slot.side.is_source and _compute_fingerprint(slot.value) == wanted for slot in slots)
+    wanted = compute_fingerprint(value)
+    return any(slot.side.is_source and compute_fingerprint(slot.value) == wanted for slot in slots)
 
 
 def is_received(run: Run, op: str) -> bool:
-    """Return True if a later call receives a tensor that a call returned."""
+    """Return True if a later call, other than the modules around an op, receives a tensor that the op returned."""
     index = run.find(op)
-    slots = run.record(index).slots if index is not None else ()
-    marks = {_compute_fingerprint(slot.value) for slot in slots if slot.side is Side.OUTPUT}
-    start = len(run) if index is None else index + 1
+    if index is None:
+        return False
+    outputs = (slot.value for slot in run.record(index).slots if slot.side is Side.OUTPUT)
+    wanted = {compute_fingerprint(value) for value in outputs if _has_fingerprint(value)}
+    around = run.construct.ancestors(op)
     return any(
-        slot.side.is_source and _compute_fingerprint(slot.value) in marks
-        for later_index in range(start, min(len(run), start + limits().searched))
-        for slot in run.record(later_index).slots
+        record.key not in around
+        and any(slot.side.is_source and compute_fingerprint(slot.value) in wanted for slot in record.slots)
+        for record in map(run.record, range(index + 1, min(len(run), index + 1 + limits().searched)))
     )
 
 
 def has_same_fingerprint(first: Value, second: Value) -> bool:
     """Return True for tensors of the same dtype, shape, checksum and statistics, if these identify them."""
     is_known = first.kind is Kind.TENSOR and _has_fingerprint(first)
-    return is_known and _compute_fingerprint(first) == _compute_fingerprint(second)
+    return is_known and compute_fingerprint(first) == compute_fingerprint(second)
 
 
 def list_output_dtypes(run: Run, op: str) -> tuple[str, ...]:
@@ -124,13 +126,14 @@ def list_output_dtypes(run: Run, op: str) -> tuple[str, ...]:
 
 
 def _returns_value(record: Record, value: Value) -> bool:
-    wanted = _compute_fingerprint(value)
-    return any(slot.side is Side.OUTPUT and _compute_fingerprint(slot.value) == wanted for slot in record.slots)
+    wanted = compute_fingerprint(value)
+    return any(slot.side is Side.OUTPUT and compute_fingerprint(slot.value) == wanted for slot in record.slots)
 
 
 def _has_fingerprint(value: Value) -> bool:
     return value.checksum is not None or value.statistics.max is not None
 
 
-def _compute_fingerprint(value: Value) -> tuple[object, ...]:
+def compute_fingerprint(value: Value) -> tuple[object, ...]:
+    """Return what identifies a value wherever calls of a run receive or return it."""
     return value.dtype, value.extent, value.checksum, *map(repr, value.statistics)

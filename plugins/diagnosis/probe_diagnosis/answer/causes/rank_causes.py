@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from probe_core.model import Reason
 from probe_core.model.answers import Finding
 from probe_diagnosis.answer.causes.altered_calls import add_similar_calls, find_unpaired_calls, is_harmless
-from probe_diagnosis.answer.causes.call_selection import Selection
+from probe_diagnosis.answer.causes.call_selection import CallSelection
 from probe_diagnosis.answer.causes.call_tracer import CallTracer
 from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
 from probe_diagnosis.answer.causes.condition_causes import ConditionCauses
@@ -17,13 +17,13 @@ from probe_diagnosis.answer.causes.phase_comparison import PhaseComparison, add_
 from probe_diagnosis.answer.causes.precision_cause import explain_by_precision
 from probe_diagnosis.answer.causes.producers import find_producers
 from probe_diagnosis.answer.causes.upstream import UpstreamSearch
-from probe_diagnosis.difference.reasons import Cause
+from probe_diagnosis.difference.reasons import CauseKind
 from probe_diagnosis.phases.phase_differences import PhaseDifference
 from probe_diagnosis.timeline.rank_facts import RankFacts
 
 
 @dataclass(frozen=True, slots=True)
-class Causes:
+class RankCauses:
     """The causes of a rank.
 
     Attributes:
@@ -41,11 +41,11 @@ def find_causes(
     facts: RankFacts,
     runs: ComparedRuns,
     step_phases: PhaseComparison,
-    selection: Selection,
+    selection: CallSelection,
     conditions: ConditionCauses,
     *,
     is_explained: bool,
-) -> Causes:
+) -> RankCauses:
     """Return the causes of a rank.
 
     Args:
@@ -63,7 +63,7 @@ def find_causes(
             facts, runs, conditions.differences, call_causes.causes
         )
     if explanation is not None:
-        return Causes([explanation.origin, *explanation.further], call_causes.altered_calls, has_origin=True)
+        return RankCauses([explanation.origin, *explanation.further], call_causes.altered_calls, has_origin=True)
     call_causes = _add_origin(facts, runs, step_phases, selection, call_causes)
     if call_causes.causes:
         return call_causes
@@ -75,12 +75,12 @@ def find_causes(
         altered_calls = step_phases.add_lost_updates(altered_calls) or step_phases.find_lone_phase(effective=False)
     graph = upstream.find_graph_difference()
     if graph is not None and not causes:
-        reason = Reason(Cause.DIFFERENTLY.value, graph.reason.detail)
+        reason = Reason(CauseKind.ALTERED_CALL.value, graph.reason.detail)
         altered_calls = [*altered_calls, replace(graph, reason=reason)]
-    return Causes(causes, altered_calls)
+    return RankCauses(causes, altered_calls)
 
 
-def _describe_calls(facts: RankFacts, runs: ComparedRuns, selection: Selection) -> Causes:
+def _describe_calls(facts: RankFacts, runs: ComparedRuns, selection: CallSelection) -> RankCauses:
     """Return the findings on the selected calls."""
     tracer, nodes = CallTracer(facts, runs), selection.reported
     findings = [
@@ -98,19 +98,23 @@ def _describe_calls(facts: RankFacts, runs: ComparedRuns, selection: Selection) 
     ]
     altered_calls = fold_repeated_findings([*find_unpaired_calls(facts, runs, with_arguments=not nodes), *others])
     if not selection.is_grown:
-        return Causes(causes, altered_calls)
+        return RankCauses(causes, altered_calls)
     if altered_calls:
         causes, altered_calls = [*altered_calls, *causes], []
     if selection.reach:
         first = causes[0]
         evidence = {**first.evidence, "reaches": selection.reached, "reaches_times": selection.reach}
         causes[0] = replace(first, evidence=evidence)
-    return Causes(causes, altered_calls)
+    return RankCauses(causes, altered_calls)
 
 
 def _add_origin(
-    facts: RankFacts, runs: ComparedRuns, step_phases: PhaseComparison, selection: Selection, call_causes: Causes
-) -> Causes:
+    facts: RankFacts,
+    runs: ComparedRuns,
+    step_phases: PhaseComparison,
+    selection: CallSelection,
+    call_causes: RankCauses,
+) -> RankCauses:
     """Return the causes, extended by their origin upstream or by evidence from the phases of the step."""
     nodes = selection.reported
     if not nodes:
@@ -119,12 +123,14 @@ def _add_origin(
     origin = upstream.explain(call_causes.causes[0], nodes[0]) if not selection.is_grown else None
     if origin is not None:
         causes = [origin, *upstream.exclude_origin(origin, call_causes.causes)]
-        return Causes(causes, upstream.exclude_origin(origin, call_causes.altered_calls), has_origin=True)
+        return RankCauses(causes, upstream.exclude_origin(origin, call_causes.altered_calls), has_origin=True)
     phase = step_phases.find_refinement(nodes[0])
     return call_causes if phase is None else _refine_by_phase(facts, runs, selection, phase)
 
 
-def _refine_by_phase(facts: RankFacts, runs: ComparedRuns, selection: Selection, phase: PhaseDifference) -> Causes:
+def _refine_by_phase(
+    facts: RankFacts, runs: ComparedRuns, selection: CallSelection, phase: PhaseDifference
+) -> RankCauses:
     """Return the causes, where a phase of the step adds evidence to the first call."""
     first, *further = selection.reported
     refined_node = replace(first, reason=replace(first.reason, phases=phase.statement))
@@ -136,7 +142,7 @@ def _refine_by_phase(facts: RankFacts, runs: ComparedRuns, selection: Selection,
 
 
 def _create_upstream_search(
-    facts: RankFacts, runs: ComparedRuns, step_phases: PhaseComparison, selection: Selection
+    facts: RankFacts, runs: ComparedRuns, step_phases: PhaseComparison, selection: CallSelection
 ) -> UpstreamSearch:
     op = selection.reported[0].call.op if selection.reported else ""
     phases, effective = step_phases.find_phases_after_backward(op), step_phases.find_lone_phase(op, effective=True)

@@ -13,10 +13,10 @@ import numpy as np
 from probe_core.model import Kind
 from probe_core.model.dtypes import get_dtype_kind
 from probe_core.model.run import Run
+from probe_core.store.names import is_module
 from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.value_table import UNJUDGED_CODE
-from probe_diagnosis.timeline.views import is_module
 
 WHOLE_MODEL = "the model"
 """Stands for the model as a whole, whose loss and gradients are its outputs."""
@@ -40,7 +40,7 @@ def find_uncompared_calls(facts: RankFacts) -> tuple[set[str], set[str]]:
     compared = {
         key
         for number in np.flatnonzero(is_compared).tolist()
-        for key in (calls.keys[number], calls.goldens.get(number, ""))
+        for key in (calls.keys[number], calls.golden_ops.get(number, ""))
     }
     return set(facts.target_only) - compared, set(facts.golden_only) - compared
 
@@ -54,9 +54,9 @@ def find_replaced_calls(facts: RankFacts, runs: ComparedRuns, *, is_same: bool) 
         is_same: True if the loss and the gradients of parameters agree.
     """
     calls = facts.ops
-    agreeing = [number for number in np.flatnonzero(calls.agrees).tolist() if is_module(calls.keys[number])]
+    agreeing = [number for number in np.flatnonzero(calls.outputs_agree).tolist() if is_module(calls.keys[number])]
     keys = [calls.keys[number] for number in agreeing]
-    goldens = [calls.goldens.get(number, key) for number, key in zip(agreeing, keys)]
+    goldens = [calls.golden_ops.get(number, key) for number, key in zip(agreeing, keys)]
     names = dict(zip(keys, keys)), dict(zip(goldens, keys))
     groups: dict[str, tuple[set[str], set[str]]] = {}
     left = find_uncompared_calls(facts)

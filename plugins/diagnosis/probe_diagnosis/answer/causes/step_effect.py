@@ -7,16 +7,16 @@ from functools import cached_property
 
 import numpy as np
 
-from probe_core.store.names import is_gradient
+from probe_core.store.names import is_backward, is_gradient
 from probe_diagnosis.difference.nodes import Node, is_large
-from probe_diagnosis.difference.reasons import Cause
+from probe_diagnosis.difference.reasons import CauseKind
 from probe_diagnosis.limits import limits
 from probe_diagnosis.timeline.call_columns import CallColumns
-from probe_diagnosis.timeline.order import is_backward, order_by_effect
-from probe_diagnosis.timeline.views import DIFFERS, SAME, Basis, CallView
+from probe_diagnosis.timeline.compared_calls import Basis, ComparedCall, ValueState
+from probe_diagnosis.timeline.order import order_by_effect
 
 
-class Effect:
+class StepEffect:
     """The ends of a step: its last forward call, which returns the loss, and the gradients of parameters.
 
     Without a backward pass the last call is that of the model itself.
@@ -47,7 +47,7 @@ class Effect:
         last = (marks.index(True) if True in marks else len(marks)) - 1
         return [index for index, key in enumerate(keys) if index == last or is_gradient(key)]
 
-    def _get_call(self, index: int) -> CallView:
+    def _get_call(self, index: int) -> ComparedCall:
         return self._calls[self._order[index]]
 
     def is_rounding(self, node: Node, *, is_continued: bool = False) -> bool:
@@ -62,15 +62,17 @@ class Effect:
                 into this step. A difference that grows from call to call is then rounding if all ends agree.
         """
         reason = node.reason
-        if is_continued and reason.cause is Cause.GROWN and reason.value.by != Basis.CHECKSUM:
+        if is_continued and reason.cause is CauseKind.GROWN and reason.value.basis != Basis.CHECKSUM:
             return reason.argument is None and self.are_ends_same()
-        if reason.cause not in (Cause.GROWN, Cause.INTRODUCED) or reason.argument is not None:
+        if reason.cause not in (CauseKind.GROWN, CauseKind.INTRODUCED) or reason.argument is not None:
             return False
-        if reason.value.by != Basis.TENSOR or not reason.value.is_float or reason.largest_multiple > limits().grown:
+        if reason.value.basis != Basis.TENSOR or not reason.value.is_float or reason.largest_multiple > limits().grown:
             return False
         index = self._find_index(node)
         downstream = [self._get_call(end) for end in self._ends if end > index]
-        return bool(downstream) and all(op.agrees for op in downstream) and self._find_largest() <= limits().grown
+        return (
+            bool(downstream) and all(op.outputs_agree for op in downstream) and self._find_largest() <= limits().grown
+        )
 
     def find_traceless_calls(
         self, named: Sequence[Node], vanished: Sequence[Node], *, is_rounding_before: bool, is_continued: bool
@@ -97,7 +99,7 @@ class Effect:
             return []
         may = all(
             self._can_vanish(node, is_rounding_before or is_continued)
-            or (node in vanished and node.reason.value.by == Basis.TENSOR)
+            or (node in vanished and node.reason.value.basis == Basis.TENSOR)
             for node in early
         )
         return early if may else []
@@ -109,17 +111,18 @@ class Effect:
         if not any(is_gradient(op.op) for op in ends):
             return False
         is_known = all(
-            value.state == SAME or (value.state == DIFFERS and value.is_float and value.by != Basis.CHECKSUM)
+            value.state == ValueState.SAME
+            or (value.state == ValueState.DIFFERS and value.is_float and value.basis != Basis.CHECKSUM)
             for value in outputs
         )
         return is_known and self.find_largest_effect()[0] <= 1
 
     def _can_vanish(self, node: Node, is_rounding: bool) -> bool:
         reason = node.reason
-        if reason.cause not in (Cause.GROWN, Cause.TAKEN_IN) or reason.argument is not None:
+        if reason.cause not in (CauseKind.GROWN, CauseKind.RECEIVED) or reason.argument is not None:
             return False
         value = reason.value
-        if value.by == Basis.CHECKSUM:
+        if value.basis == Basis.CHECKSUM:
             return False
         return is_rounding or value.is_exact or is_large(value)
 
@@ -140,8 +143,8 @@ class Effect:
         isolated_calls = {
             number
             for number in received.keys() | returned.keys()
-            if receives[number] and not (hides[number] or calls.has_other_argument[number])
-            if not calls.within[number] and not (returned.get(number, set()) - received[number]) & takers
+            if receives[number] and not (hides[number] or calls.has_differing_argument[number])
+            if not calls.modules[number] and not (returned.get(number, set()) - received[number]) & takers
         }
         of_others: set[tuple[float, float]] = set()
         previous = set[int]()
@@ -158,7 +161,7 @@ class Effect:
         """Return distance and scale of all values that differ, received or returned, by the calls."""
         table = self._calls.table
         lines = np.flatnonzero(table.differs & (table.is_source == is_source))
-        rows, owners = table.lines[lines], self._calls.call_of[lines].tolist()
+        rows, owners = table.lines[lines], self._calls.call_numbers[lines].tolist()
         values_by_call: dict[int, set[tuple[float, float]]] = {}
         for number, distance, scale in zip(owners, rows["distance"].tolist(), rows["scale"].tolist()):
             values_by_call.setdefault(number, set()).add((distance, scale))
@@ -167,13 +170,13 @@ class Effect:
     def _find_index(self, node: Node) -> int:
         return self._indices.get(node.call.op, len(self._order))
 
-    def find_calls_after_ends(self) -> tuple[list[CallView], set[tuple[float, float]]]:
+    def find_calls_after_ends(self) -> tuple[list[ComparedCall], set[tuple[float, float]]]:
         """Return the calls after the ends, and distance and scale of all values that differ before them."""
         last = max(self._ends)
         table = self._calls.table
         before = np.zeros(len(self._calls), bool)
         before[self._order[: last + 1]] = True
-        lines = table.lines[table.differs & before[self._calls.call_of]]
+        lines = table.lines[table.differs & before[self._calls.call_numbers]]
         known_values = {*zip(lines["distance"].tolist(), lines["scale"].tolist())}
         return [self._calls[number] for number in self._order[last + 1 :]], known_values
 
@@ -187,13 +190,13 @@ class Effect:
         ends = [self._get_call(end) for end in self._ends]
         largest = max((v.scale for op in ends if is_gradient(op.op) for v in op.values), default=0.0)
         distances = [
-            (value.times(max(value.scale, largest if is_gradient(op.op) else 0.0), noise), value.row)
+            (value.measure_multiple(max(value.scale, largest if is_gradient(op.op) else 0.0), noise), value.row)
             for op in ends
             for value in op.outputs()
-            if value.state == DIFFERS and value.is_float
+            if value.state == ValueState.DIFFERS and value.is_float
         ]
         return max(distances, default=(0.0, ""))
 
     def _find_largest(self) -> float:
         """Return the largest difference of any value, as a multiple of rounding; 0 if none differs."""
-        return float(self._calls.table.times(0.0, 0.0).max(initial=0.0))
+        return float(self._calls.table.measure_multiples(0.0, 0.0).max(initial=0.0))

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from probe_core.errors import format_list
 from probe_diagnosis.difference.differing_values import describe_values, format_difference
-from probe_diagnosis.difference.reasons import Cause, Evidence
+from probe_diagnosis.difference.reasons import CauseKind, Evidence
 from probe_diagnosis.difference.statement import Statement
-from probe_diagnosis.timeline.views import Difference
+from probe_diagnosis.timeline.compared_calls import ValueComparison
 
 MAX_NAMED_CALLS = 6
 """Maximum number of unpaired calls that a finding names."""
@@ -36,7 +36,7 @@ class TracedCall:
 
     op: str
     side: int
-    cause: Cause
+    cause: CauseKind
     statement: Statement
     evidence: Evidence = field(default_factory=dict)
     line: str = ""
@@ -62,7 +62,7 @@ def describe_unpaired_call(side: int, replaced: Sequence[str] = (), *, is_in_bot
     return f"is called in the {SIDES[side]} only"
 
 
-def describe_output(value: Difference, beginning: str) -> Statement:
+def describe_output(value: ValueComparison, beginning: str) -> Statement:
     """Return a statement that ends with a clause on a differing output."""
     return Statement(f"{beginning} returns {describe_values(value)}", "", format_difference(value))
 

@@ -6,16 +6,16 @@ from collections import Counter
 from collections.abc import Container, Sequence
 
 from probe_core.model.run import Run
-from probe_diagnosis.answer.causes.argument_differences import get_api_name
+from probe_core.store.names import get_api_name, is_module
 from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
 from probe_diagnosis.answer.causes.findings import strip_numbers
 from probe_diagnosis.answer.causes.traced_call import GOLDEN, TARGET
-from probe_diagnosis.timeline.views import CallView, is_module
+from probe_diagnosis.timeline.compared_calls import ComparedCall
 
 
-def get_key(facts: CallView, side: int) -> str:
+def get_key(facts: ComparedCall, side: int) -> str:
     """Return the key of an op in one of the runs."""
-    return facts.golden or facts.op if side == GOLDEN else facts.op
+    return facts.golden_op or facts.op if side == GOLDEN else facts.op
 
 
 def rename_row(row: str, op: str, other_op: str) -> str:

@@ -11,13 +11,14 @@ from collections.abc import Container, Sequence
 
 from probe_core.model import Kind, Side
 from probe_core.model.run import Run
+from probe_core.store.names import is_module
 from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
 from probe_diagnosis.answer.causes.producers import find_start, is_received
 from probe_diagnosis.answer.causes.unpaired_calls import get_key, select_surplus_calls
 from probe_diagnosis.difference.nodes import Node
-from probe_diagnosis.difference.reasons import Cause
+from probe_diagnosis.difference.reasons import CauseKind
+from probe_diagnosis.timeline.compared_calls import Basis
 from probe_diagnosis.timeline.order import is_permuting
-from probe_diagnosis.timeline.views import Basis, is_module
 
 _FUNCTION_PATTERN = re.compile(r"File (.+?), line \d+, in ([^,]+)")
 """Pattern of a stack frame. The groups are the path of the file and the name of the function."""
@@ -30,7 +31,7 @@ def list_earlier_surplus_calls(
     calls: list[list[str]] = []
     for side, run in enumerate(runs.both):
         key = get_key(node.call, side)
-        end = find_start(run, key) if node.reason.cause is Cause.TAKEN_IN else run.find(key)
+        end = find_start(run, key) if node.reason.cause is CauseKind.RECEIVED else run.find(key)
         earlier = run.names()[: end or 0]
         calls.append([key for key in earlier if key in unpaired_keys[side] and not is_module(key)])
     return select_surplus_calls(calls)
@@ -54,7 +55,7 @@ def select_suspects(runs: ComparedRuns, node: Node, calls: Sequence[Sequence[str
     ]
     if any(suspects):
         return suspects, f"precedes {op} in the same function"
-    if node.reason.value.by is not Basis.STATISTICS:
+    if node.reason.value.basis is not Basis.STATISTICS:
         return [[], []], ""
     suspects = [[key for key in keys if is_permuting(key)][:1] for keys in calls]
     return suspects, f"returns values in another order, which statistics do not show, before {op}"

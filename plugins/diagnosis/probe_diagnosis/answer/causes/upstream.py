@@ -11,19 +11,19 @@ from dataclasses import replace
 
 from probe_core.model import Reason
 from probe_core.model.answers import Finding
-from probe_core.store.names import is_gradient
+from probe_core.store.names import is_backward, is_gradient
 from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
 from probe_diagnosis.answer.causes.findings import create_finding, extend_statement, strip_numbers
 from probe_diagnosis.difference.differing_values import describe_difference, describe_values
 from probe_diagnosis.difference.nodes import Node
-from probe_diagnosis.difference.reasons import Cause
+from probe_diagnosis.difference.reasons import CauseKind
 from probe_diagnosis.difference.statement import Statement
+from probe_diagnosis.timeline.compared_calls import ComparedCall, ValueComparison
 from probe_diagnosis.timeline.coverage import ONE_NONE
-from probe_diagnosis.timeline.order import OPTIMIZER, is_backward, order_by_effect
+from probe_diagnosis.timeline.order import OPTIMIZER, order_by_effect
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.recorded import find_value
-from probe_diagnosis.timeline.value_table import IS_OTHER_GRAD
-from probe_diagnosis.timeline.views import CallView, Difference
+from probe_diagnosis.timeline.value_table import REQUIRES_OTHER_GRADIENT
 
 SIDES = ("target", "golden")
 
@@ -90,7 +90,7 @@ class UpstreamSearch:
     def _explain_by_forward_call(self, cause: Finding, node: Node) -> Finding | None:
         """Return the forward call of a backward call that introduces a difference, if an argument differs."""
         altered = self._made.get(get_forward_name(node.call.op))
-        if altered is None or node.reason.cause not in (Cause.INTRODUCED, Cause.NOT_FINITE):
+        if altered is None or node.reason.cause not in (CauseKind.INTRODUCED, CauseKind.NOT_FINITE):
             return None
         first, *alike = [
             candidate for candidate in self._made.values() if _get_argument_key(candidate) == _get_argument_key(altered)
@@ -114,7 +114,7 @@ class UpstreamSearch:
     def _explain_by_loss(self, cause: Finding, node: Node) -> Finding | None:
         """Return the backward pass that starts from another value, for a gradient that no other call explains."""
         op = node.call.op
-        is_received = node.reason.cause in (Cause.TAKEN_IN, Cause.GRADIENT) and cause.op == op
+        is_received = node.reason.cause in (CauseKind.RECEIVED, CauseKind.GRADIENT) and cause.op == op
         if not self._losses or not is_received or not (is_backward(op) or is_gradient(op)):
             return None
         return _attach_consequence(cause, self._losses[0])
@@ -128,7 +128,7 @@ class UpstreamSearch:
         if not self._is_after_backward:
             return None
         phases: Sequence[Finding] = [phase for phase in self._phases if _is_in_optimizer_step(cause, phase)]
-        if not phases and (node.reason.cause is Cause.TAKEN_IN or node.reason.inputs.not_compared):
+        if not phases and (node.reason.cause is CauseKind.RECEIVED or node.reason.inputs.not_compared):
             phases = self._effective
         origin = next(iter(phases), None)
         return None if origin is None else _attach_consequence(cause, origin)
@@ -174,7 +174,7 @@ class UpstreamSearch:
         another device requires one as well.
         """
         calls = self._facts.ops
-        has_other = calls.has_any(calls.table.lines["flags"] & IS_OTHER_GRAD > 0)
+        has_other = calls.has_any(calls.table.lines["flags"] & REQUIRES_OTHER_GRADIENT > 0)
         if not has_other.any():
             return None
         has_backward = any(map(is_backward, calls.keys))
@@ -185,13 +185,13 @@ class UpstreamSearch:
             value = next(candidate for candidate in call.values if candidate.requires_other_gradient)
             of_target = find_value(self._runs.both[0], call.op, value.row)
             side = 0 if of_target is not None and of_target.requires_grad else 1
-            key = calls.goldens.get(number, call.op) if side else call.op
+            key = calls.golden_ops.get(number, call.op) if side else call.op
             backward = self._runs.both[side].find(key.replace(".forward", ".backward"))
             if backward is not None or not has_backward:
                 return self._create_graph_finding(call, value, SIDES[side])
         return None
 
-    def _create_graph_finding(self, call: CallView, value: Difference, with_gradient: str) -> Finding:
+    def _create_graph_finding(self, call: ComparedCall, value: ValueComparison, with_gradient: str) -> Finding:
         """Return the finding on a tensor of a call that requires a gradient in one run only."""
         path = value.row.removeprefix(f"{call.op}.")
         name = self._runs.argument_name(call.op, path)
@@ -201,8 +201,8 @@ class UpstreamSearch:
         statement = Statement(clause, "", shown)
         evidence: dict[str, float | int | str] = {"value": value.row, "requires_grad_in": with_gradient}
         return Finding(
-            call.op, value.row, Reason(Cause.GRAPH.value, statement.text), evidence, value.line,
-            call.within, self._runs.find_line(call.op), rank=self._facts.rank, brief=statement.brief,
+            call.op, value.row, Reason(CauseKind.GRAPH.value, statement.text), evidence, value.position,
+            call.modules, self._runs.find_line(call.op), rank=self._facts.rank, brief=statement.brief,
         )  # fmt: skip
 
 
@@ -215,15 +215,17 @@ def _get_argument_key(node: Node) -> tuple[str, str, str]:
     """Return the API of a call, and its argument that differs with both values."""
     argument = node.reason.argument
     assert argument is not None
-    return strip_numbers(node.call.op), argument.row.removeprefix(node.call.op), argument.why
+    return strip_numbers(node.call.op), argument.row.removeprefix(node.call.op), argument.evidence
 
 
 def _describe_effect(node: Node) -> str:
     """Return a clause on what differs in a call; its subject is the call."""
-    if node.reason.cause is Cause.TAKEN_IN:
+    if node.reason.cause is CauseKind.RECEIVED:
         return f"receives {describe_values(node.reason.value)}"
     value = node.reason.value
-    return describe_difference(value) if node.reason.cause is Cause.GRADIENT else f"returns {describe_values(value)}"
+    return (
+        describe_difference(value) if node.reason.cause is CauseKind.GRADIENT else f"returns {describe_values(value)}"
+    )
 
 
 def _is_in_optimizer_step(cause: Finding, phase: Finding) -> bool:

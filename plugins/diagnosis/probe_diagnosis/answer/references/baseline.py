@@ -17,12 +17,12 @@ from probe_core.plugins.protocols import Comparer, OpenComparison
 from probe_core.store.layout import RunPair
 from probe_diagnosis.answer.references.further_passes import ALIGN, collect_facts
 from probe_diagnosis.answer.references.third_run import Refusals, check_third_run, drop_mapping, find_record
-from probe_diagnosis.difference.reasons import Cause
+from probe_diagnosis.difference.reasons import CauseKind
 from probe_diagnosis.difference.search import search
 from probe_diagnosis.limits import limits
+from probe_diagnosis.timeline.compared_calls import Basis, ComparedCall, ValueComparison, ValueState
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.value_table import UNJUDGED_CODE, ValueTable
-from probe_diagnosis.timeline.views import DIFFERS, SAME, UNJUDGED, Basis, CallView, Difference
 
 REFUSALS = Refusals(
     "golden itself and explains nothing",
@@ -48,10 +48,10 @@ def ask(plan: Plan, values: Mapping[str, Any], asked: Set[str]) -> Plan:
 
 
 class Floor(NamedTuple):
-    """Difference of one value between both golden runs; ``by`` names the data that it was judged by."""
+    """Difference of one value between both golden runs; ``basis`` names the data that it was judged by."""
 
     distance: float
-    by: Basis
+    basis: Basis
 
 
 @dataclass(slots=True)
@@ -152,8 +152,8 @@ def _find_refusal(facts: RankFacts) -> str:
     for node in [*search_result.first, *search_result.further]:
         reason, value = node.reason, node.reason.value
         relative = value.distance / value.scale if value.scale else math.inf
-        is_other = reason.cause in (Cause.ARGUMENT, Cause.NOT_FINITE) or relative > limit.introduced
-        if is_other and value.by not in (Basis.CHECKSUM, Basis.EXACT_CHECKSUM):
+        is_other = reason.cause in (CauseKind.ARGUMENT, CauseKind.NOT_FINITE) or relative > limit.introduced
+        if is_other and value.basis not in (Basis.CHECKSUM, Basis.EXACT_CHECKSUM):
             return f"in it, {node.call.op} {node.why}"
     return ""
 
@@ -165,8 +165,8 @@ def raise_limits(facts: RankFacts, baseline: Baseline) -> None:
     before = len(facts.tally.failing_at)
     calls, names = facts.ops, baseline.floors
     for number, key in enumerate(calls.keys):
-        golden = calls.goldens.get(number, key)
-        if any(golden + calls.table.name(n, key).removeprefix(key) in names for n in calls.lines(number)):
+        golden = calls.golden_ops.get(number, key)
+        if any(golden + calls.table.get_row_name(n, key).removeprefix(key) in names for n in calls.get_lines(number)):
             calls.replace_values(number, _raise_call_limits(calls[number], baseline))
     facts.tally.excuse({
         name
@@ -176,19 +176,19 @@ def raise_limits(facts: RankFacts, baseline: Baseline) -> None:
     baseline.raised += before - len(facts.tally.failing_at)
 
 
-def _raise_call_limits(op: CallView, baseline: Baseline) -> list[Difference]:
+def _raise_call_limits(op: ComparedCall, baseline: Baseline) -> list[ValueComparison]:
     """Return the values of a call with the differences that the baseline explains of them."""
     factor = limits().baseline.factor
-    golden, is_raised = op.golden or op.op, False
+    golden, is_raised = op.golden_op or op.op, False
     values = []
     for value in op.values:
         floor = baseline.floors.get(golden + value.row.removeprefix(op.op)) if value.row else None
-        if floor is not None and floor.by == value.by and value.state != UNJUDGED:
+        if floor is not None and floor.basis == value.basis and value.state != ValueState.UNJUDGED:
             explained = factor * floor.distance
-            if value.state == DIFFERS and value.distance <= explained:
+            if value.state == ValueState.DIFFERS and value.distance <= explained:
                 is_raised = True
-                value = value._replace(state=SAME)
-            value = value._replace(floor=explained)
+                value = value._replace(state=ValueState.SAME)
+            value = value._replace(explained_distance=explained)
             if math.isinf(explained):
                 value = value._replace(distance=0.0)
         values.append(value)

@@ -12,10 +12,9 @@ from probe_core.model.batches import RowBatch
 from probe_core.model.plan import Plan
 from probe_core.model.run import Run
 from probe_core.plugins.protocols import Comparer, OpenComparison
-from probe_core.store.names import drop_count
+from probe_core.store.names import drop_count, is_module
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.value_table import ValueTable
-from probe_diagnosis.timeline.views import is_module
 
 ALIGN, FUZZY = "align", "fuzzy"
 """Names of the matchers that pair calls by their arguments and values, and by their order."""

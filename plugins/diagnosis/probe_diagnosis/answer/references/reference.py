@@ -24,8 +24,8 @@ from probe_diagnosis.answer.references.third_run import (
 from probe_diagnosis.difference.nodes import Node
 from probe_diagnosis.difference.search import search
 from probe_diagnosis.limits import limits
+from probe_diagnosis.timeline.compared_calls import ValueState
 from probe_diagnosis.timeline.rank_facts import RankFacts
-from probe_diagnosis.timeline.views import SAME
 
 REFUSALS = Refusals(
     "golden itself, which is always nearest to it",
@@ -118,7 +118,7 @@ def consider_reference(
     except UserError as error:
         result.unused = error.what.rstrip(".")
         return result
-    result.covered = sum(any(value.by for value in call.values) for call in run_facts[1].ops)
+    result.covered = sum(any(value.basis for value in call.values) for call in run_facts[1].ops)
     result.unused = _find_refusal(facts, *run_facts)
     if not result.unused:
         result.record = record
@@ -156,12 +156,12 @@ def _find_refusal(facts: RankFacts, target: RankFacts, golden: RankFacts) -> str
     nodes = [_find_first(run_facts) for run_facts in (target, golden)]
     if nodes[0] is None or nodes[1] is None:
         return ""
-    number = facts.ops.numbers.get(nodes[0].call.op)
-    keys = [node.call.golden or node.call.op for node in nodes if node is not None]
-    if number is None or facts.ops.goldens.get(number, facts.ops.keys[number]) != nodes[1].call.op:
+    number = facts.ops.numbers_by_key.get(nodes[0].call.op)
+    keys = [node.call.golden_op or node.call.op for node in nodes if node is not None]
+    if number is None or facts.ops.golden_ops.get(number, facts.ops.keys[number]) != nodes[1].call.op:
         return ""
     row = nodes[0].reason.value.row
-    agreeing = {value.row for value in facts.ops[number].values if value.state == SAME}
+    agreeing = {value.row for value in facts.ops[number].values if value.state == ValueState.SAME}
     if keys[0] == keys[1] and row in agreeing and min(map(_get_relative_distance, nodes)) > limit.odd:
         return f"target and golden agree in {row}, and both are far from it; is it a run with the same seed?"
     return ""

@@ -8,19 +8,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from probe_core.store.names import is_module
 from probe_diagnosis.limits import limits
 from probe_diagnosis.timeline.call_columns import CallColumns
+from probe_diagnosis.timeline.compared_calls import (
+    Basis,
+    DifferenceKind,
+    ValueComparison,
+    ValueState,
+)
 from probe_diagnosis.timeline.rank_facts import RankFacts, find_op
 from probe_diagnosis.timeline.value_table import IS_SCALAR, IS_SOURCE, measure_multiples
-from probe_diagnosis.timeline.views import (
-    DIFFERS,
-    SAME,
-    UNJUDGED,
-    Basis,
-    Difference,
-    DifferenceKind,
-    is_module,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +30,8 @@ class DistancePair:
         golden: The difference of the golden and the reference.
     """
 
-    target: Difference
-    golden: Difference
+    target: ValueComparison
+    golden: ValueComparison
 
     @property
     def ratio(self) -> float:
@@ -43,7 +41,7 @@ class DistancePair:
             return target / golden
         return 1.0 if target == golden == 0 else math.inf
 
-    def excuses(self, value: Difference) -> bool:
+    def excuses(self, value: ValueComparison) -> bool:
         """Return True if the target is as near to the reference as the golden, or nearly so.
 
         Args:
@@ -78,12 +76,12 @@ class ReferenceDistances:
         return {
             suffix: DistancePair(sides[0][suffix], sides[1][suffix])
             for suffix in shared
-            if sides[0][suffix].by == sides[1][suffix].by
+            if sides[0][suffix].basis == sides[1][suffix].basis
         }
 
     def has_jump(self, key: str, golden_key: str) -> bool:
         """Return True if the target's distance grows far more in a call than the golden's does."""
-        numbers = self.target.numbers.get(key), self.golden.numbers.get(golden_key)
+        numbers = self.target.numbers_by_key.get(key), self.golden.numbers_by_key.get(golden_key)
         if numbers[0] is None or numbers[1] is None:
             return False
         target, golden = (
@@ -107,16 +105,16 @@ def _measure_growth(lines: np.ndarray, noise: float) -> tuple[float, float]:
     return float(multiples[is_input].max(initial=0.0)), float(multiples[~is_source].max(initial=0.0))
 
 
-def _map_by_suffix(calls: CallColumns, key: str) -> Mapping[str, Difference]:
+def _map_by_suffix(calls: CallColumns, key: str) -> Mapping[str, ValueComparison]:
     """Return the judged values of a call by the ends of their row names."""
-    number = calls.numbers.get(key)
+    number = calls.numbers_by_key.get(key)
     if number is None:
         return {}
     judged = (Basis.TENSOR, Basis.STATISTICS, Basis.SCALAR)
     return {
         value.row.removeprefix(key): value
         for value in calls[number].values
-        if value.state != UNJUDGED and value.by in judged
+        if value.state != ValueState.UNJUDGED and value.basis in judged
     }
 
 
@@ -158,7 +156,7 @@ class MeasuredCall:
 
     number: int
     is_jump: bool
-    values: list[tuple[Difference, DistancePair | None]]
+    values: list[tuple[ValueComparison, DistancePair | None]]
 
     @property
     def has_rest(self) -> bool:
@@ -167,7 +165,7 @@ class MeasuredCall:
             value_distances is not None and not value_distances.excuses(value) for value, value_distances in self.values
         )
 
-    def judge_values(self, *, is_strict: bool) -> list[Difference]:
+    def judge_values(self, *, is_strict: bool) -> list[ValueComparison]:
         """Return the values with their distances from the reference; those that are excused agree.
 
         Args:
@@ -177,14 +175,16 @@ class MeasuredCall:
             self._judge_value(value, value_distances, is_strict=is_strict) for value, value_distances in self.values
         ]
 
-    def _judge_value(self, value: Difference, value_distances: DistancePair | None, *, is_strict: bool) -> Difference:
+    def _judge_value(
+        self, value: ValueComparison, value_distances: DistancePair | None, *, is_strict: bool
+    ) -> ValueComparison:
         if value_distances is None:
             return value
-        value = value._replace(farther=value_distances.ratio)
+        value = value._replace(reference_distance_ratio=value_distances.ratio)
         if not value_distances.excuses(value) or (is_strict and value_distances.ratio > 1):
             return value
         distance = value.distance if math.isfinite(value.distance) else 0.0
-        return value._replace(state=SAME, distance=distance, floor=distance, is_excused=True)
+        return value._replace(state=ValueState.SAME, distance=distance, explained_distance=distance, is_excused=True)
 
 
 def excuse(facts: RankFacts, distances: ReferenceDistances) -> ExcuseCounts:
@@ -214,7 +214,7 @@ def _measure_calls(calls: CallColumns, distances: ReferenceDistances, numbers: l
     """Yield the calls with values that differ, and the distances of these values."""
     for number in numbers:
         key = calls.keys[number]
-        golden_key = calls.goldens.get(number, key)
+        golden_key = calls.golden_ops.get(number, key)
         call_distances = distances.get_distances(key, golden_key)
         if call_distances:
             pairs = [(value, _find_value_distances(value, key, call_distances)) for value in calls[number].values]
@@ -222,17 +222,17 @@ def _measure_calls(calls: CallColumns, distances: ReferenceDistances, numbers: l
 
 
 def _find_value_distances(
-    value: Difference, key: str, call_distances: Mapping[str, DistancePair]
+    value: ValueComparison, key: str, call_distances: Mapping[str, DistancePair]
 ) -> DistancePair | None:
     """Return the distances of a value that differs; None for one that agrees, arguments and shapes."""
     is_argument = value.is_scalar and value.side.is_source
-    if value.state != DIFFERS or is_argument or value.kind is not DifferenceKind.VALUE:
+    if value.state != ValueState.DIFFERS or is_argument or value.kind is not DifferenceKind.VALUE:
         return None
     return call_distances.get(value.row.removeprefix(key))
 
 
 def _count_excused(
-    result: ExcuseCounts, key: str, is_jump: bool, pairs: list[tuple[Difference, DistancePair | None]]
+    result: ExcuseCounts, key: str, is_jump: bool, pairs: list[tuple[ValueComparison, DistancePair | None]]
 ) -> None:
     """Add the excused values of a call to the counts."""
     excused = [
@@ -257,9 +257,9 @@ def _excuse_rows(facts: RankFacts, distances: ReferenceDistances) -> None:
     excused = []
     for row in facts.tally.failing_at:
         key = find_op(row)
-        number = facts.ops.numbers.get(key)
-        golden = facts.ops.goldens.get(number, key) if number is not None else key
+        number = facts.ops.numbers_by_key.get(key)
+        golden = facts.ops.golden_ops.get(number, key) if number is not None else key
         value_distances = distances.get_distances(key, golden).get(row.removeprefix(key))
-        if value_distances is not None and value_distances.target.state == SAME:
+        if value_distances is not None and value_distances.target.state == ValueState.SAME:
             excused.append(row)
     facts.tally.excuse(excused)

@@ -25,7 +25,7 @@ from probe_diagnosis.answer.verdict.step_history import add_earlier_origin, judg
 from probe_diagnosis.answer.verdict.suspect_finder import SuspectFinder
 from probe_diagnosis.difference.nodes import Node
 from probe_diagnosis.difference.reason_statement import build_statement
-from probe_diagnosis.difference.reasons import Cause
+from probe_diagnosis.difference.reasons import CauseKind
 from probe_diagnosis.difference.search import search
 
 
@@ -186,7 +186,7 @@ def _iterate_step_causes(compared: AllResults, part: str) -> Iterator[Finding]:
         shared_cause = next((cause for cause in causes if node.call.op in (cause.op, *cause.consequences[:1])), None)
         if shared_cause is None:
             shared_cause = _create_shared_cause(compared, part, node, search_result.downstream[node.rank])
-        elif node.reason.cause is Cause.DELIVERED and shared_cause.op == node.call.op:
+        elif node.reason.cause is CauseKind.DELIVERED and shared_cause.op == node.call.op:
             # The rank's own statement does not know what other ranks sent.
             shared_cause = replace(
                 replace_statement(shared_cause, build_statement(node.reason)), evidence=node.reason.evidence

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from probe_core.model.answers import Answer, Finding, Note, NoteKind, Outcome
 from probe_diagnosis.answer.causes import phase_comparison
 from probe_diagnosis.answer.causes.altered_calls import find_altered_calls_after, is_harmless
 from probe_diagnosis.answer.causes.batch_parts import PartsAgreement, compare_in_parts
-from probe_diagnosis.answer.causes.call_selection import Selection, add_argument_names, select_calls
+from probe_diagnosis.answer.causes.call_selection import CallSelection, add_argument_names, select_calls
 from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
 from probe_diagnosis.answer.causes.condition_causes import ConditionCauses
 from probe_diagnosis.answer.causes.detector_findings import insert_detector_findings
@@ -21,16 +21,16 @@ from probe_diagnosis.answer.causes.phase_comparison import PhaseComparison
 from probe_diagnosis.answer.causes.precision_cause import insert_precision
 from probe_diagnosis.answer.causes.rank_causes import find_causes
 from probe_diagnosis.answer.causes.replaced_calls import count_float_tensors, find_replaced_calls
-from probe_diagnosis.answer.causes.step_effect import Effect
+from probe_diagnosis.answer.causes.step_effect import StepEffect
 from probe_diagnosis.answer.verdict.rank_verdict import build_rank_answer
 from probe_diagnosis.difference.nodes import Node, RankHistory
 from probe_diagnosis.difference.reason_statement import format_different_arguments
-from probe_diagnosis.difference.reasons import Cause
+from probe_diagnosis.difference.reasons import CauseKind
 from probe_diagnosis.limits import limits
 from probe_diagnosis.phases.phases_file import read_phases
+from probe_diagnosis.timeline.compared_calls import DifferenceKind
 from probe_diagnosis.timeline.coverage import SHIFTED
 from probe_diagnosis.timeline.rank_facts import RankFacts
-from probe_diagnosis.timeline.views import DifferenceKind
 
 NO_EFFECT_ENDING = ", but the outputs of later calls agree"
 """End of a note on a difference that had no effect."""
@@ -51,44 +51,39 @@ SECOND_GOLDEN_ADVICE = (
 """Advice where a second golden run would decide."""
 
 
-CERTAIN_CODES = frozenset({Cause.CONDITION.value, Cause.RANDOM.value, Cause.NOT_RESTORED.value})
+CERTAIN_CODES = frozenset({CauseKind.CONDITION.value, CauseKind.RANDOM.value, CauseKind.NOT_RESTORED.value})
 """Codes of causes that no rounding can be the reason for."""
 
 
+@dataclass(frozen=True)
 class RankDiagnosis:
-    """Findings on one rank.
+    """The diagnosis of one rank.
 
-    Args:
-        facts: The facts about its ops.
+    Attributes:
+        facts: The facts about the calls of the rank.
         runs: Both runs.
         step: The directory of the step; empty if there is only one.
-        interrupted: True if rows are missing.
-        multi_rank: True if the runs have several ranks, so that sentences name this one.
-        moved: A call that the golden makes before or after other calls; None if there is none.
+        is_interrupted: True if rows are missing.
+        is_multi_rank: True if the runs have several ranks, so that sentences name the rank.
+        moved_call: A call that the golden makes before or after other calls; None if there is none.
         history: The rounding that earlier steps carry into this one; None if earlier steps are not considered.
-        detected: What the detectors of plugins found, in the order of the calls.
-        not_restored: What a resumed run did not restore; it explains what differs in the step.
-        reference_directory: The directory of the reference's record; None without one.
-        precision: The lower precision of one run, which raised what rounding explains; None for none.
+        detector_findings: The findings of the detectors of plugins, in the order of the calls.
+        restore_findings: The states that a resumed run did not restore; they explain all differences in the step.
+        reference_directory: The directory of the reference's record; None without a reference.
+        precision: The lower precision of one run, which raised what rounding explains; None without it.
     """
 
-    def __init__(
-        self, facts: RankFacts, runs: ComparedRuns, *, step: str = "", interrupted: bool, multi_rank: bool = False,
-        moved: Finding | None = None, history: RankHistory | None = None, detected: Sequence[Finding] = (),
-        not_restored: Sequence[Finding] = (), reference_directory: Path | None = None,
-        precision: Finding | None = None,
-    ) -> None:  # fmt: skip
-        self._facts = facts
-        self._runs = runs
-        self._step = step
-        self._interrupted = interrupted
-        self._multi_rank = multi_rank
-        self._moved = moved
-        self._history = history
-        self._detected = detected
-        self._not_restored = not_restored
-        self._reference_directory = reference_directory
-        self._precision = precision
+    facts: RankFacts
+    runs: ComparedRuns
+    step: str = ""
+    is_interrupted: bool = False
+    is_multi_rank: bool = False
+    moved_call: Finding | None = None
+    history: RankHistory | None = None
+    detector_findings: Sequence[Finding] = ()
+    restore_findings: Sequence[Finding] = ()
+    reference_directory: Path | None = None
+    precision: Finding | None = None
 
     def build_answer(
         self, baseline: Mapping[str, Any] | None = None, reference: Mapping[str, Any] | None = None
@@ -99,13 +94,13 @@ class RankDiagnosis:
             baseline: The counts of the baseline; None without one.
             reference: The counts of the reference; None without one.
         """
-        facts, runs, history = self._facts, self._runs, self._history
+        facts, runs, history = self.facts, self.runs, self.history
         is_excused = bool(reference and reference["values"])
         phases = None
-        if is_excused and self._reference_directory is not None:
-            phases = read_phases(self._reference_directory)
+        if is_excused and self.reference_directory is not None:
+            phases = read_phases(self.reference_directory)
         step_phases = PhaseComparison(facts, runs, history.noise if history is not None else 0.0, phases)
-        selection = select_calls(facts, runs, step_phases, history, in_step=bool(self._step))
+        selection = select_calls(facts, runs, step_phases, history, in_step=bool(self.step))
         moved = self._find_effective_move(selection)
         is_raised = bool(baseline and baseline["raised"])
         is_explained = bool(moved) or is_raised or (is_excused and phases is None)
@@ -123,15 +118,15 @@ class RankDiagnosis:
             facts.tally,
             notes=[*self._iterate_notes(selection)],
             doubt=doubt,
-            interrupted=self._interrupted,
+            interrupted=self.is_interrupted,
             unfinished=self._describe_gaps(step_phases),
             baseline_counts=baseline,
             reference=reference,
             advice=self._advise(() if rank_causes.has_origin else selection.reported, named, may_decide),
-            multi_rank=self._multi_rank,
+            multi_rank=self.is_multi_rank,
         )
         withdrawn = tuple(self._iterate_withdrawn(selection, rank_causes.altered_calls))
-        answer = conditions.add_to_answer(replace(answer, withdrawn=withdrawn), self._step)
+        answer = conditions.add_to_answer(replace(answer, withdrawn=withdrawn), self.step)
         parts = self._compare_parts(selection.reported, answer, step_phases)
         if parts is not None:
             return _build_parts_answer(answer, parts, causes), []
@@ -143,38 +138,38 @@ class RankDiagnosis:
         States that a resumed run did not restore explain all other differences. Otherwise a lower precision comes
         before the causes that it explains, and the findings of detectors at the position of their calls.
         """
-        if self._not_restored:
-            return [*self._not_restored]
-        causes = insert_precision(searched_causes, self._precision)
-        return insert_detector_findings(self._detected, causes, self._facts, self._runs)
+        if self.restore_findings:
+            return [*self.restore_findings]
+        causes = insert_precision(searched_causes, self.precision)
+        return insert_detector_findings(self.detector_findings, causes, self.facts, self.runs)
 
     def _is_certain(self, causes: Sequence[Finding]) -> bool:
         """Return True if rounding cannot be the reason for the first cause."""
-        return bool(causes) and (causes[0] in self._detected or causes[0].reason.code in CERTAIN_CODES)
+        return bool(causes) and (causes[0] in self.detector_findings or causes[0].reason.code in CERTAIN_CODES)
 
     def _describe_gaps(self, step_phases: PhaseComparison) -> list[str]:
         """Return sentences on calls and phases that the runs do not contain."""
-        runs = self._runs
+        runs = self.runs
         return [*runs.describe_unfinished(), *runs.describe_unrecorded(), *step_phases.describe_missing_phases()]
 
-    def _find_effective_move(self, selection: Selection) -> list[Finding]:
+    def _find_effective_move(self, selection: CallSelection) -> list[Finding]:
         """Return the call that the golden makes at another place, unless loss and gradients show no effect of it."""
-        if self._moved is None:
+        if self.moved_call is None:
             return []
-        if not selection.reported and has_effect_before_optimizer(self._moved, self._runs):
-            return [] if Effect(self._facts.ops).are_ends_same() else [self._moved]
-        return [self._moved]
+        if not selection.reported and has_effect_before_optimizer(self.moved_call, self.runs):
+            return [] if StepEffect(self.facts.ops).are_ends_same() else [self.moved_call]
+        return [self.moved_call]
 
     def _excuse(self, step_phases: PhaseComparison) -> None:
         """Count the unpaired calls that replace calls of the other run, if too little was compared."""
-        facts, runs = self._facts, self._runs
+        facts, runs = self.facts, self.runs
         if facts.tally.least_share < limits().enough:
-            same = Effect(facts.ops).are_ends_same()
+            same = StepEffect(facts.ops).are_ends_same()
             pairs = zip(step_phases.find_excused_calls(), find_replaced_calls(facts, runs, is_same=same))
             calls = (excused | replaced_calls for excused, replaced_calls in pairs)
             facts.tally.stood_for = [count_float_tensors(run, keys) for run, keys in zip(runs.both, calls)]
 
-    def _iterate_notes(self, selection: Selection) -> Iterator[Note]:
+    def _iterate_notes(self, selection: CallSelection) -> Iterator[Note]:
         """Yield notes on the calls that differ, but are not causes."""
         harmless = [node for node in selection.altered_calls if is_harmless(node)]
         for kind, nodes, ending in (
@@ -187,18 +182,18 @@ class RankDiagnosis:
                 op = node.call.op
                 yield Note(kind, f"{op} {self._add_names(node).why}{ending}", op)
 
-    def _iterate_withdrawn(self, selection: Selection, altered_calls: Sequence[Finding]) -> Iterator[Finding]:
+    def _iterate_withdrawn(self, selection: CallSelection, altered_calls: Sequence[Finding]) -> Iterator[Finding]:
         """Yield what differs without an effect in this step, unless values that it receives explain it."""
         for node in (*selection.without_effect, *selection.without_trace):
             if node.reason.argument is not None or node.reason.cause in (
-                Cause.INTRODUCED,
-                Cause.NOT_FINITE,
+                CauseKind.INTRODUCED,
+                CauseKind.NOT_FINITE,
             ):
-                yield create_finding(self._add_names(node), self._runs.find_line)
+                yield create_finding(self._add_names(node), self.runs.find_line)
         yield from (cause for cause in altered_calls if cause.reason.code == phase_comparison.KIND)
 
     def _add_names(self, node: Node) -> Node:
-        return add_argument_names(node, self._runs, in_step=bool(self._step))
+        return add_argument_names(node, self.runs, in_step=bool(self.step))
 
     def _advise(self, nodes: Sequence[Node], named: Set[str], may_decide: bool) -> list[str]:
         """Return what else to do next.
@@ -209,8 +204,8 @@ class RankDiagnosis:
             may_decide: True if a second golden run would decide.
         """
         advice = [SECOND_GOLDEN_ADVICE] if may_decide else []
-        if nodes and nodes[0].reason.cause is Cause.TAKEN_IN:
-            candidates = find_altered_calls_after(self._facts, nodes[0].call)
+        if nodes and nodes[0].reason.cause is CauseKind.RECEIVED:
+            candidates = find_altered_calls_after(self.facts, nodes[0].call)
             suspect = next((node for node in candidates if node.call.op not in named), None)
             if suspect is not None:
                 arguments = format_different_arguments(self._add_names(suspect).reason)
@@ -222,14 +217,14 @@ class RankDiagnosis:
         self, nodes: Sequence[Node], answer: Answer, step_phases: PhaseComparison
     ) -> PartsAgreement | None:
         """Return the agreement of parts with the whole, where only shapes and numbers of calls differ."""
-        tally = self._facts.tally
+        tally = self.facts.tally
         is_other_shape = bool(nodes) and nodes[0].reason.value.kind is DifferenceKind.SHAPE
         is_silent = not nodes and answer.outcome is not Outcome.AGREE and not tally.failing_at
-        if self._interrupted or tally.unexcused > tally.lacking[SHIFTED] or not (is_other_shape or is_silent):
+        if self.is_interrupted or tally.unexcused > tally.lacking[SHIFTED] or not (is_other_shape or is_silent):
             return None
-        if step_phases.is_effective or self._runs.are_rows:
+        if step_phases.is_effective or self.runs.are_rows:
             return None
-        return compare_in_parts(self._runs, self._facts.ops.noise, are_sums_known=step_phases.are_gradients_same())
+        return compare_in_parts(self.runs, self.facts.ops.noise, are_sums_known=step_phases.are_gradients_same())
 
 
 def _build_parts_answer(answer: Answer, parts: PartsAgreement, causes: Sequence[Finding]) -> Answer:

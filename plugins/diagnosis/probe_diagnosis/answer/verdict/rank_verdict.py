@@ -13,7 +13,7 @@ from probe_diagnosis.answer.causes import phase_comparison
 from probe_diagnosis.answer.references import baseline
 from probe_diagnosis.answer.references.reference import describe_excused_values, describe_reference
 from probe_diagnosis.difference.reason_statement import PHASES_INTRO
-from probe_diagnosis.difference.reasons import Cause
+from probe_diagnosis.difference.reasons import CauseKind
 from probe_diagnosis.limits import limits
 from probe_diagnosis.timeline.coverage import (
     GOLDEN_ONLY,
@@ -107,7 +107,7 @@ def format_first_line(cause: Finding, *, multi_rank: bool) -> str:
     where = f", at {code_line}" if code_line else ""
     rank_clause = f"on rank {cause.rank}, " if multi_rank or cause.rank else ""
     step_clause = f"in {cause.step}, " if cause.step else ""
-    subjects = {phase_comparison.KIND: PHASES_INTRO, Cause.CONDITION.value: "", Cause.NOT_RESTORED.value: ""}
+    subjects = {phase_comparison.KIND: PHASES_INTRO, CauseKind.CONDITION.value: "", CauseKind.NOT_RESTORED.value: ""}
     subject = subjects.get(cause.reason.code, f"{cause.op} ")
     return f"{step_clause}{rank_clause}{subject}{cause.brief or cause.reason.detail}{where}"
 

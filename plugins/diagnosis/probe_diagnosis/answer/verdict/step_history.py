@@ -19,10 +19,10 @@ from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
 from probe_diagnosis.answer.causes.findings import extend_statement
 from probe_diagnosis.answer.verdict.suspect_finder import SuspectFinder
 from probe_diagnosis.difference.nodes import RankHistory
-from probe_diagnosis.difference.reasons import Cause
+from probe_diagnosis.difference.reasons import CauseKind
 from probe_diagnosis.difference.statement import Statement
 
-ORIGINLESS_CODES = frozenset({Cause.TAKEN_IN.value, Cause.GRADIENT.value, Cause.GROWN.value})
+ORIGINLESS_CODES = frozenset({CauseKind.RECEIVED.value, CauseKind.GRADIENT.value, CauseKind.GROWN.value})
 """Kinds of causes that may follow from an earlier step."""
 
 _STEP = re.compile(r"step\d+")
@@ -129,5 +129,5 @@ def _extend_history(history: RankHistory | None, ended: Sequence[JudgedCompariso
 
 def _find_largest(suspects: SuspectFinder) -> float:
     """Return the largest difference of a step that has a size, as a multiple of rounding."""
-    multiples = suspects.facts.ops.table.times(0.0, 0.0)
+    multiples = suspects.facts.ops.table.measure_multiples(0.0, 0.0)
     return float(multiples[np.isfinite(multiples)].max(initial=0.0))

@@ -19,6 +19,8 @@ from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
 from probe_diagnosis.answer.causes.detector_findings import run_detectors
 from probe_diagnosis.answer.causes.moved_calls import find_moved_call
 from probe_diagnosis.answer.causes.precision_cause import find_precision
+from probe_diagnosis.answer.causes.rewritten_blocks import withdraw_rewritten_blocks
+from probe_diagnosis.answer.causes.unlike_gradients import attribute_unlike_gradients
 from probe_diagnosis.answer.references.baseline import measure_baseline, raise_limits
 from probe_diagnosis.answer.references.further_passes import (
     compare_aligned,
@@ -33,10 +35,10 @@ from probe_diagnosis.difference.nodes import RankHistory
 from probe_diagnosis.frames import own_frame
 from probe_diagnosis.precision.signature import raise_noise
 from probe_diagnosis.resume.findings import create_resume_findings
+from probe_diagnosis.timeline.compared_calls import ValueComparison
 from probe_diagnosis.timeline.evidence import evidence_texts
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.value_table import ValueTable
-from probe_diagnosis.timeline.views import Difference
 
 MAX_SUSPECTS = 5
 """Largest number of suspects of a rank."""
@@ -129,8 +131,9 @@ class SuspectFinder:
         assert alone is not None
         self.history = history
         diagnosis = RankDiagnosis(
-            self.facts, runs, step=pair.part, interrupted=report.interrupted, multi_rank=bool(pair.label),
-            history=history, detected=[] if report.interrupted else self._detect(manager, runs, pair, problems),
+            self.facts, runs, step=pair.part, is_interrupted=report.interrupted, is_multi_rank=bool(pair.label),
+            history=history,
+            detector_findings=[] if report.interrupted else self._detect(manager, runs, pair, problems),
             reference_directory=self.reference_directory, precision=find_precision(alone.causes),
         )  # fmt: skip
         answer, causes = diagnosis.build_answer(alone.baseline or None, alone.reference or None)
@@ -177,6 +180,9 @@ class SuspectFinder:
         if baseline is not None:
             raise_limits(self.facts, baseline)
         runs = ComparedRuns(opened.plan, opened.target, opened.golden)
+        if not draft.interrupted:
+            withdraw_rewritten_blocks(self.facts, runs)
+            attribute_unlike_gradients(self.facts, runs)
         counts = baseline.plain() if baseline is not None else None
         detected = [] if draft.interrupted else self._detect(opened.manager, runs, pair, draft.problems)
 
@@ -184,9 +190,9 @@ class SuspectFinder:
             reference: ReferenceRun | None = None, precision: Finding | None = None
         ) -> tuple[Answer, list[Finding]]:
             return RankDiagnosis(
-                self.facts, runs, step=pair.part, interrupted=draft.interrupted, multi_rank=bool(pair.label),
-                moved=find_moved_call(self.facts, runs) if is_displaced else None, detected=detected,
-                not_restored=_find_not_restored(opened, pair), reference_directory=self.reference_directory,
+                self.facts, runs, step=pair.part, is_interrupted=draft.interrupted, is_multi_rank=bool(pair.label),
+                moved_call=find_moved_call(self.facts, runs) if is_displaced else None, detector_findings=detected,
+                restore_findings=_find_not_restored(opened, pair), reference_directory=self.reference_directory,
                 precision=precision,
             ).build_answer(counts, reference.plain() if reference is not None else None)  # fmt: skip
 
@@ -210,13 +216,13 @@ class SuspectFinder:
         A cause that is a whole call has the line of the first row of that call.
         """
         calls = self._tabulated.ops
-        number = calls.numbers.get(cause.op)
+        number = calls.numbers_by_key.get(cause.op)
         if number is None or (cause.row and cause.line):
             return cause
-        names = {calls.table.name(line, cause.op): line for line in calls.lines(number)}
+        names = {calls.table.get_row_name(line, cause.op): line for line in calls.get_lines(number)}
         first = next(iter(names), "")
         line = names.get(cause.row or first)
-        position = "" if line is None else calls.table.position_of(line)
+        position = "" if line is None else calls.table.get_position(line)
         return replace(cause, line=position or cause.line, first_row="" if cause.row else first)
 
     def plain(self) -> Any:
@@ -255,13 +261,13 @@ def _find_not_restored(opened: OpenComparison, pair: RunPair) -> list[Finding]:
 def _find_failure(batch: RowBatch, number: int, table: ValueTable) -> Suspect | None:
     """Return the first row of an op that fails by the rule of its table rather than by rounding."""
     op, rows, lines = batch.op(number), batch.rows(number), batch.lines(number)
-    values = table.views(lines.start, lines.stop, op.key)
+    values = table.create_comparisons(lines.start, lines.stop, op.key)
     for row, value in zip(rows, values):
         if row.verdict.failed and not _follows_from_rounding(rows, values, row):
             module = op.ancestors[0] if op.ancestors else ""
             where = own_frame(next((sibling.stack for sibling in rows if sibling.stack), ()))
             return Suspect(
-                op.key, row.pair.name, row.pair.side, value.line, row.verdict.level,
+                op.key, row.pair.name, row.pair.side, value.position, row.verdict.level,
                 "; ".join(evidence_texts(row.verdict)), module, where,
             )  # fmt: skip
     return None
@@ -274,7 +280,7 @@ def _create_suspect(cause: Finding) -> Suspect:
     return Suspect(cause.op, row, side, cause.line, Level.ERROR, cause.reason.detail, module, cause.where)
 
 
-def _follows_from_rounding(rows: Sequence[Row], values: Sequence[Difference], row: Row) -> bool:
+def _follows_from_rounding(rows: Sequence[Row], values: Sequence[ValueComparison], row: Row) -> bool:
     """Return True if a row contains integers or booleans that rounding in the inputs may change."""
     if not _is_discrete(row) or row.pair.side.is_source:
         return False

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from probe_diagnosis.answer.causes.moved_calls import find_moved_call
 from probe_diagnosis.timeline.call_columns import CallColumns
+from probe_diagnosis.timeline.compared_calls import ComparedCall
 from probe_diagnosis.timeline.rank_facts import RankFacts
-from probe_diagnosis.timeline.views import CallView
 from support.measuring import tensor_value
 
 from probe_core.model import Record, Side, Slot, Statistics
@@ -37,8 +37,8 @@ class StandIn:
 
 def moved(target: list[str], golden: list[str], size: float = 2.0, partners: Any = ()) -> str:
     """The statement on the first call at another place; empty for none."""
-    calls = CallColumns.from_calls(CallView(key, ()) for key in target)
-    calls.goldens.update({calls.numbers[key]: partner for key, partner in dict(partners).items()})
+    calls = CallColumns.from_calls(ComparedCall(key, ()) for key in target)
+    calls.golden_ops.update({calls.numbers_by_key[key]: partner for key, partner in dict(partners).items()})
     facts = RankFacts(0, calls, target_only={MOVED: None}, golden_only={MOVED: None})
     runs: Any = SimpleNamespace(
         both=(StandIn(*target, size=size), StandIn(*golden, size=1.0)),

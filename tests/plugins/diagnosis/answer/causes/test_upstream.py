@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probe_recording.step_phases import STEP_PHASES_FILE
+from probe_recording.step_facts.step_phases import STEP_PHASES_FILE
 from support.runs.answered import Calls, answered, back, call, compared, normal, record, statistics
 
 from probe_core.model.answers import Answer

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from probe_diagnosis.timeline.compared_calls import ValueComparison
 from probe_diagnosis.timeline.value_table import ValueTable, build_call_table
-from probe_diagnosis.timeline.views import Difference
 from support.runs.answered import Calls, call, normal, record
 
 import probe_core
@@ -211,10 +211,20 @@ def test_steps_and_ranks_in_several_processes(tmp_path: Path, probe: Any) -> Non
 
 def test_what_a_process_found_is_restored() -> None:
     """A comparison that is resumed continues with the excused values."""
-    value = Difference(f"{B}.output.0", Side.OUTPUT, "same", 1e-2, 1.0, 1e-6, floor=1e-2, farther=0.5, is_excused=True)
+    value = ValueComparison(
+        f"{B}.output.0",
+        Side.OUTPUT,
+        "same",
+        1e-2,
+        1.0,
+        1e-6,
+        explained_distance=1e-2,
+        reference_distance_ratio=0.5,
+        is_excused=True,
+    )
     restored = ValueTable.from_plain(json.loads(json.dumps(build_call_table(B, [value]).plain())))
-    (found,) = restored.views(0, 1, B)
-    assert (found.farther, found.is_excused, found.floor) == (0.5, True, 1e-2)
+    (found,) = restored.create_comparisons(0, 1, B)
+    assert (found.reference_distance_ratio, found.is_excused, found.explained_distance) == (0.5, True, 1e-2)
 
 
 def test_a_rank_without_reference_is_stated(tmp_path: Path, probe: Any) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from probe_diagnosis.answer.causes.findings import create_finding
 from probe_diagnosis.difference.nodes import Node
-from probe_diagnosis.difference.reasons import Cause, DivergenceReason
+from probe_diagnosis.difference.reasons import CauseKind, DivergenceReason
 from support.runs.answered import answered, back, call, causes, normal
 from support.runs.ops import op, value
 from support.runs.recorded import tensor
@@ -199,8 +199,8 @@ def test_a_difference_is_gone_where_the_statistics_of_many_later_calls_agree(tmp
 
 
 def test_the_golden_call_is_evidence_where_it_is_another() -> None:
-    reason = DivergenceReason(Cause.INTRODUCED, value(50))
+    reason = DivergenceReason(CauseKind.INTRODUCED, value(50))
     for golden in ("", B):
-        facts = op(A, [0], [50], golden=golden)
+        facts = op(A, [0], [50], golden_op=golden)
         evidence = create_finding(Node(0, facts, reason, 0, 0), lambda _: "").evidence
         assert evidence.get("golden_op", "") == golden

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from probe_diagnosis.answer.verdict.step_history import add_earlier_origin
-from probe_diagnosis.difference.reasons import Cause
+from probe_diagnosis.difference.reasons import CauseKind
 from support.probe import Probe
 from support.runs.answered import back, call, normal, record
 from support.runs.differences import strictly
@@ -136,8 +136,8 @@ def test_a_cause_with_an_origin_of_its_own_stays(probe: Probe, tmp_path: Path) -
 
 
 def test_only_the_rank_itself_and_all_other_causes_are_kept() -> None:
-    taken = Finding("Torch.a.0.forward", "", Reason(Cause.TAKEN_IN.value, "receives"), step="step1", rank=1)
-    further = Finding("Torch.b.0.forward", "", Reason(Cause.INTRODUCED.value, "returns"), step="step1", rank=1)
+    taken = Finding("Torch.a.0.forward", "", Reason(CauseKind.RECEIVED.value, "receives"), step="step1", rank=1)
+    further = Finding("Torch.b.0.forward", "", Reason(CauseKind.INTRODUCED.value, "returns"), step="step1", rank=1)
     earlier = [Finding(f"Torch.c.{rank}.forward", "", Reason("argument", "was called"), rank=rank) for rank in (0, 1)]
     first, second = add_earlier_origin([taken, further], [[], earlier])
     assert (first.op, first.reason.detail) == (

@@ -1,0 +1,109 @@
+"""Gradients that the runs compute with other calls, and that a call of both runs receives.
+
+What rounding explains of a gradient depends on the values that its backward call adds up: the gradient of a bias before
+a softmax contains nothing but rounding. So the difference of two such gradients is attributed to the call that returned
+the gradient, where the search measures it relative to the other values of that call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from math import prod, sqrt
+
+import numpy as np
+
+from probe_core.model import Kind, Quantity, Record, Side, Slot, Value
+from probe_core.model.dtypes import get_dtype_kind
+from probe_core.model.run import Run
+from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
+from probe_diagnosis.answer.causes.producers import compute_fingerprint
+from probe_diagnosis.answer.causes.unpaired_calls import rename_row
+from probe_diagnosis.timeline.call_columns import CallColumns
+from probe_diagnosis.timeline.order import is_backward
+from probe_diagnosis.timeline.rank_facts import RankFacts
+
+MEASURED_FIELDS = ("state", "basis", "quantity", "kind", "distance", "scale", "noise", "jump")
+"""Fields of a line that describe how a value differs."""
+
+
+def attribute_unlike_gradients(facts: RankFacts, runs: ComparedRuns) -> None:
+    """Attribute differences of gradients that are rounding to the unpaired backward calls that returned them."""
+    returned = [_index_gradients(run, keys) for run, keys in zip(runs.both, (facts.target_only, facts.golden_only))]
+    for line, values in _iterate_received(facts, runs) if all(returned) else ():
+        found = [gradients.get(compute_fingerprint(value)) for gradients, value in zip(returned, values)]
+        if found[0] is not None and found[1] is not None:
+            _attribute(facts.ops, line, *found[0])
+
+
+def _attribute(calls: CallColumns, received_line: int, backward: Record, gradient: str) -> None:
+    """Copy the difference of a received gradient to the call that returned it, unless it is more than rounding.
+
+    Args:
+        calls: The calls of the target.
+        received_line: The line of the received gradient.
+        backward: The call that returned it.
+        gradient: The name of its row in that call.
+    """
+    lines, number = calls.table.lines, calls.numbers_by_key[backward.key]
+    received = lines[received_line]
+    sizes = {
+        slot.name: _measure_size(slot.value, int(received["quantity"]))
+        for slot in backward.slots
+        if slot.value.kind is Kind.TENSOR and get_dtype_kind(slot.value.dtype) == "float"
+    }
+    if received["distance"] > received["noise"] * max(sizes.values()):
+        return
+    for line in calls.get_lines(number):
+        name = calls.table.get_row_name(line, backward.key)
+        if name == gradient:
+            for field in MEASURED_FIELDS:
+                lines[field][line] = received[field]
+        elif not lines["scale"][line] and name in sizes:
+            lines["scale"][line], lines["noise"][line] = sizes[name], received["noise"]
+    calls.clear_caches()
+
+
+def _index_gradients(run: Run, keys: Iterable[str]) -> dict[object, tuple[Record, str]]:
+    """Return the backward call that returned a gradient, and the name of its row, by the identity of the gradient."""
+    gradients: dict[object, tuple[Record, str]] = {}
+    for key in filter(is_backward, keys):
+        index = run.find(key)
+        if index is None:
+            continue
+        record = run.record(index)
+        for slot in record.slots:
+            if slot.side is Side.OUTPUT and slot.value.kind is Kind.TENSOR:
+                gradients[compute_fingerprint(slot.value)] = record, slot.name
+    return gradients
+
+
+def _iterate_received(facts: RankFacts, runs: ComparedRuns) -> Iterator[tuple[int, tuple[Value, Value]]]:
+    """Yield the lines of tensors that differ and that calls after the backward pass receive, and both values."""
+    calls, table = facts.ops, facts.ops.table
+    for line in np.flatnonzero(table.differs & table.is_source & table.is_tensor).tolist():
+        number = int(calls.call_numbers[line])
+        key = calls.keys[number]
+        if is_backward(key):
+            continue
+        golden = calls.golden_ops.get(number, key)
+        row = table.get_row_name(line, key)
+        slots = _find_slot(runs.both[0], key, row), _find_slot(runs.both[1], golden, rename_row(row, key, golden))
+        if slots[0] is not None and slots[1] is not None:
+            yield line, (slots[0].value, slots[1].value)
+
+
+def _find_slot(run: Run, key: str, row: str) -> Slot | None:
+    """Return the value of a call at a row; None if the run has none."""
+    index = run.find(key)
+    slots = () if index is None else run.record(index).slots
+    return next((slot for slot in slots if slot.name == row), None)
+
+
+def _measure_size(value: Value, quantity: int) -> float:
+    """Return the size of a tensor in the unit of a quantity: its root mean square or its largest magnitude."""
+    numbers = value.statistics
+    sizes = [abs(number) for number in (numbers.max, numbers.min) if isinstance(number, float)]
+    if quantity not in (Quantity.RMS, Quantity.UNMASKED_RMS):
+        return max(sizes, default=0.0)
+    count = prod(value.shape or ())
+    return numbers.norm / sqrt(count) if isinstance(numbers.norm, float) and count else 0.0

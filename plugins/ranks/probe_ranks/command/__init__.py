@@ -1,0 +1,1 @@
+"""The command ``compare``: from the command line to the exit code."""

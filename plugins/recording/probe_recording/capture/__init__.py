@@ -1,0 +1,1 @@
+"""Capture of calls: hooks and patches that pass calls to a session."""

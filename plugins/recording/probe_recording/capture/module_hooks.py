@@ -1,0 +1,288 @@
+"""Recording of modules by hooks on their forwards: level L0 and ``module_dump`` of all frameworks."""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from probe_recording.capture.threads import Threads
+from probe_recording.sessions.session import Session
+from probe_recording.sites import Stack, stack_of
+from probe_recording.values.entry import Entry
+from probe_recording.values.leaves import Tree
+
+S = TypeVar("S", bound=Session)
+
+
+@dataclass(slots=True, eq=False)
+class RunningModule:
+    """A module whose forward has begun.
+
+    Attributes:
+        module: The module.
+        key: The name of its forward record.
+        wanted: True if its forward is recorded.
+        parent: The forward record of the surrounding module, or None.
+        inside: True inside a module that ``list`` selects, in which everything is recorded.
+        handled: The exception that was being handled when the forward began, or None.
+        fields: The fields of the forward record so far.
+        sources: The places in the autograd graph that receive the inputs' gradients; framework-specific.
+        first_new: The sequence number of the first graph node that the forward can create, for frameworks
+            that count their nodes.
+    """
+
+    module: Any
+    key: str
+    wanted: bool
+    parent: str | None
+    inside: bool
+    handled: BaseException | None
+    fields: dict[str, Tree] = field(default_factory=dict)
+    sources: list[Any] = field(default_factory=list)
+    first_new: int = 0
+
+
+class ModuleHooks(ABC, Generic[S]):
+    """A recorder of modules and of their parameters' gradients; subclasses hook both in their framework.
+
+    Args:
+        threads: The stacks of the modules that are running, for each thread.
+
+    Attributes:
+        session: The session that is recorded into, or None.
+        paused: True while a single module is recorded by other hooks.
+        scope: The first part of the names of records, such as ``Module``.
+        fleeting: True if the data of an output may change before its record is complete.
+        early_stop: The class name of an exception that ends a forward early without being an error.
+    """
+
+    scope: str
+    fleeting = False
+    early_stop = ""
+
+    def __init__(self, threads: Threads) -> None:
+        self.session: S | None = None
+        self.paused = False
+        self._threads = threads
+        self._names: dict[int, tuple[str, Any]] = {}
+        self._handles: list[Any] = []
+        self._records_gradients = False
+        self._gradients: dict[str, Entry] = {}
+
+    # -- to be overridden for a framework -------------------------------------------------
+
+    @abstractmethod
+    def _hook(self, module: Any) -> None:
+        """Install the hooks before and after each forward of the module."""
+
+    def _unhook(self, handle: Any) -> None:
+        """Remove one of the hooks in ``_handles``."""
+        handle.remove()
+
+    @abstractmethod
+    def _iterate_direct_parameters(self, module: Any) -> Iterable[tuple[str, Any]]:
+        """Return names and values of the module's own parameters, without those of its children."""
+
+    @abstractmethod
+    def _hook_gradient(self, parameter: Any, on_gradient: Callable[[Any], None]) -> Any:
+        """Install a hook that calls ``on_gradient`` with the gradient of a parameter; return its handle."""
+
+    @abstractmethod
+    def _take_sources(self, running: RunningModule, values: tuple[Any, ...]) -> None:
+        """Note, before the forward, which graph nodes receive the gradients of the inputs."""
+
+    @abstractmethod
+    def _expect_gradients(self, session: S, running: RunningModule, key: str, output: Any) -> None:
+        """Register for the gradients of the module, to be added to its backward record ``key``."""
+
+    @abstractmethod
+    def _is_recompute(self, stack: Stack) -> bool:
+        """Return True if activation checkpointing runs the forward a second time."""
+
+    # -- hooks -----------------------------------------------------------------------------
+
+    def install(self, named: Iterable[tuple[str, Any]], gradients: bool) -> None:
+        """Hook the modules.
+
+        Args:
+            named: Pairs of a name, ``{path}.{Class}``, and a module.
+            gradients: True to record the gradients of their parameters too.
+        """
+        self._records_gradients = gradients
+        for name, module in named:
+            if id(module) in self._names:
+                continue
+            self._names[id(module)] = name, module
+            self._hook(module)
+            if gradients:
+                self._hook_parameters(name, module)
+
+    def remove(self) -> None:
+        """Remove all hooks."""
+        handles, self._handles = self._handles, []
+        for handle in handles:
+            self._unhook(handle)
+        self._names.clear()
+        self._threads.running.clear()
+        self._threads.modules.clear()
+
+    def begin_step(self, session: S) -> None:
+        """Record into ``session`` from now on."""
+        if session is not self.session:
+            self.session = session
+            self._gradients = {}
+
+    # -- forward ---------------------------------------------------------------------------
+
+    def _begin_forward(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
+        """Record the inputs of a forward that begins; errors of the recorder are logged, not raised."""
+        session = self.session
+        if self.paused or session is None or not session.active or self._threads.inside:
+            return
+        named = self._names.get(id(module))
+        if named is None:
+            return  # a copy of a module that is recorded
+        kwargs = kwargs or {}
+        name = self.scope
+        try:
+            prefix = f"{self.scope}.{named[0]}"
+            name = f"{prefix}.forward.{session.number(prefix)}"
+            modules = self._threads.modules
+            parent = modules[-1] if modules else None
+            inside = session.filter.inside
+            wanted = session.filter.enter_module(name)
+            running = RunningModule(module, name, wanted, parent, inside, sys.exc_info()[1])
+            self._threads.running.append(running)
+            modules.append(name)
+            if wanted:
+                session.add_module(name, parent)
+            if session.config.task == "structure":
+                return
+            with session.quiet():
+                if wanted and session.wants("forward", "input"):
+                    save = session.save_for(name, fleeting=True)
+                    fields, collector = running.fields, session.collector
+                    texts = collector.encode_groups(args, kwargs) if save is None else None
+                    if texts is not None:
+                        fields["input_args"], fields["input_kwargs"] = texts
+                    else:
+                        fields["input_args"] = collector.arguments(args, f"{name}.input", save)
+                        fields["input_kwargs"] = collector.keywords(kwargs, f"{name}.kwargs", save)
+                if "backward" in session.config.directions:
+                    self._take_sources(running, (*args, *kwargs.values()))
+        except Exception as error:  # the forward itself must go on whatever the recorder's error
+            session.failed("module input", name, error)
+
+    def _end_forward(self, module: Any, *rest: Any) -> None:
+        """Record the output of a forward that returned or raised; the output is the last of ``rest``."""
+        session = self.session
+        if self.paused or session is None or not session.active or self._threads.inside:
+            return
+        output = rest[-1]
+        name = self.scope
+        try:
+            running = self._pop_running(module)
+            if running is None:
+                return
+            name = running.key
+            session.filter.leave_module(name)
+            if output is None and self._has_raised(running):
+                prefix, _, number = name.rpartition(".forward.")
+                session.take_back(prefix, int(number))
+                return
+            with session.quiet():
+                self._record(session, running, output)
+        except Exception as error:  # the forward's output must be returned whatever the recorder's error
+            session.failed("module output", name, error)
+
+    def _pop_running(self, module: Any) -> RunningModule | None:
+        """Remove the module from the stack, and modules above it that an exception left there."""
+        running = self._threads.running
+        for place in range(len(running) - 1, -1, -1):
+            if running[place].module is module:
+                ended: RunningModule = running[place]
+                del running[place:], self._threads.modules[place:]
+                return ended
+        return None
+
+    def _has_raised(self, running: RunningModule) -> bool:
+        """Return True if the forward ended by an exception that is an error."""
+        error = sys.exc_info()[1]
+        return error is not None and error is not running.handled and type(error).__name__ != self.early_stop
+
+    def _record(self, session: S, running: RunningModule, output: Any) -> None:
+        name = running.key
+        config = session.config
+        measured = config.task != "structure"
+        if running.wanted:
+            stack = stack_of(sys._getframe(2))
+            if measured:
+                self._collect_outputs(session, running, output)
+                if self._is_recompute(stack):
+                    running.fields["is_recompute"] = True
+            if "forward" in config.directions or not measured:
+                session.add(name, running.fields, stack, running.parent)
+            if measured and self._records_gradients:
+                self._expect_parameters(session, running)
+        if measured and "backward" in config.directions:
+            self._expect_gradients(session, running, name.replace(".forward.", ".backward."), output)
+
+    def _collect_outputs(self, session: S, running: RunningModule, output: Any) -> None:
+        name = running.key
+        save = session.save_for(name, self.fleeting)
+        collector = session.collector
+        if session.wants("forward", "output"):
+            outputs = output if type(output) is tuple else (output,)
+            texts = collector.encode_groups(outputs) if save is None else None
+            running.fields["output"] = (
+                collector.arguments(outputs, f"{name}.output", save) if texts is None else texts[0]
+            )
+        if "forward" in session.config.directions:
+            running.fields["parameters"] = {
+                key: collector.tree(parameter, f"{name}.parameters.{key}", save)
+                for key, parameter in self._iterate_direct_parameters(running.module)
+            }
+
+    # -- backward --------------------------------------------------------------------------
+
+    def _expect_parameters(self, session: S, running: RunningModule) -> None:
+        """Open the record of the parameters' gradients, each null until it arrives."""
+        key = f"{running.key.partition('.forward.')[0]}.parameters_grad"
+        if key in self._gradients:
+            return
+        wanted = {k: [None] for k, p in self._iterate_direct_parameters(running.module) if p.requires_grad}
+        if wanted:
+            entry = session.open(key, dict(wanted))
+            self._gradients[key] = entry
+            session.note_arrival(entry)
+
+    def _hook_parameters(self, name: str, module: Any) -> None:
+        """Watch the gradient of each parameter, once for each module that holds it."""
+        for key, parameter in self._iterate_direct_parameters(module):
+            if parameter.requires_grad:
+                arrived = self._make_receiver(f"{self.scope}.{name}.parameters_grad", key)
+                self._handles.append(self._hook_gradient(parameter, arrived))
+
+    def _make_receiver(self, record: str, key: str) -> Callable[[Any], None]:
+        """Return a callback that writes the gradient of a parameter into its record."""
+
+        def receive_gradient(gradient: Any) -> None:
+            self._record_gradient(record, key, gradient)
+
+        return receive_gradient
+
+    def _record_gradient(self, record: str, key: str, gradient: Any) -> None:
+        session = self.session
+        entry = self._gradients.get(record)
+        if session is None or not session.active or entry is None:
+            return
+        try:
+            with session.quiet():
+                save = session.save_for(record, fleeting=True)  # an optimizer may change it
+                entry.fields[key] = [session.collector.tree(gradient, f"{record}.{key}", save)]
+            session.note_arrival(entry)
+        except Exception as error:  # the backward must go on whatever the recorder's error
+            session.failed("parameter gradient", record, error)

@@ -1,0 +1,39 @@
+"""The end of steps by an optimizer, for programs that do not end them themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from probe_recording.interrupts import defer_interrupts
+from probe_recording.recorder.recorder import Recorder
+
+
+class StepFollower:
+    """An observer of optimizers that ends a step of a recorder and begins the next.
+
+    A step ends when the first optimizer that ever stepped has stepped; other optimizers are ignored.
+
+    Args:
+        recorder: The recorder.
+        model: The model or models to record; None if the recorder finds them.
+    """
+
+    def __init__(self, recorder: Recorder[Any], model: Any = None) -> None:
+        self._recorder = recorder
+        self._model = model
+        self._optimizer_id: int | None = None
+
+    @property
+    def has_stepped(self) -> bool:
+        """True once an optimizer has stepped."""
+        return self._optimizer_id is not None
+
+    @defer_interrupts()  # a script that catches KeyboardInterrupt continues with the next step
+    def end_step(self, optimizer: Any) -> None:
+        """End the step if ``optimizer``, which has just stepped, is the first one."""
+        if self._optimizer_id is None:
+            self._optimizer_id = id(optimizer)
+        if id(optimizer) != self._optimizer_id or self._recorder.is_over:
+            return
+        self._recorder.step()
+        self._recorder.start(self._model, None)

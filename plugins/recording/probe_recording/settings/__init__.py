@@ -1,0 +1,1 @@
+"""The settings of a recording, as read from ``config.json`` and given to the debugger."""

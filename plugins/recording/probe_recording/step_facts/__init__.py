@@ -1,0 +1,1 @@
+"""Facts of a step besides its calls: step phases, conditions, the batch."""

@@ -1,0 +1,1 @@
+"""Values of calls: their description in records, and their files."""
