@@ -13,14 +13,14 @@ from math import isfinite
 
 import numpy as np
 
-from probe_core.store.names import is_gradient
+from probe_core.store.names import is_backward, is_gradient, is_module
 from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
 from probe_diagnosis.answer.causes.producers import find_producer, is_received
 from probe_diagnosis.answer.causes.unpaired_calls import rename_row
 from probe_diagnosis.difference.search import search
 from probe_diagnosis.limits import limits
-from probe_diagnosis.timeline.compared_calls import Basis, is_module
-from probe_diagnosis.timeline.order import OPTIMIZER, is_arranging, is_backward, order_by_effect
+from probe_diagnosis.timeline.compared_calls import Basis
+from probe_diagnosis.timeline.order import OPTIMIZER, is_arranging, order_by_effect
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.value_table import (
     DIFFERS_CODE,

@@ -15,11 +15,11 @@ import numpy as np
 from probe_core.model import Kind, Quantity, Record, Side, Slot, Value
 from probe_core.model.dtypes import get_dtype_kind
 from probe_core.model.run import Run
+from probe_core.store.names import is_backward
 from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
 from probe_diagnosis.answer.causes.producers import compute_fingerprint
 from probe_diagnosis.answer.causes.unpaired_calls import rename_row
 from probe_diagnosis.timeline.call_columns import CallColumns
-from probe_diagnosis.timeline.order import is_backward
 from probe_diagnosis.timeline.rank_facts import RankFacts
 
 MEASURED_FIELDS = ("state", "basis", "quantity", "kind", "distance", "scale", "noise", "jump")
