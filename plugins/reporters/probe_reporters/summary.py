@@ -49,6 +49,12 @@ NOT_MEASURED_NOTE = (
 )
 """Sentence about the rows that were not measured, next to the values that were compared."""
 
+AGREED_ROWS_NOTE = (
+    "the verdict is AGREE although rows fail or are to check: rounding explains these rows, or they have no partner or "
+    "a wrong one"
+)
+"""Sentence about the rows that fail by the rule of the table, next to a verdict that the runs agree."""
+
 _NUMBER = re.compile(r"\d[\d,]*")
 
 
@@ -71,7 +77,7 @@ class SummaryAnswerer:
         printed_keys: set[str] = set()
         for report, report_lines in zip(reports, lines):
             yield ComparisonSummary(report, len(pairs) > 1, counts, frozenset(printed_keys))
-            printed_keys |= report_lines.keys() | ({NOT_MEASURED_NOTE} if _has_unmeasured_rows(report) else set())
+            printed_keys |= report_lines.keys() | set(_list_row_notes(report))
         if len(pairs) < 2:
             return
         is_whole = len(results.finished) == len(pairs) and not any(result.interrupted for result in results.finished)
@@ -135,8 +141,9 @@ class ComparisonSummary:
         alone = f"{counts.target_only:,} only in the target, {counts.golden_only:,} only in the golden"
         matched = format_count(counts.matched, "row")
         console.show(f"  table: {', '.join(parts)}; {matched} matched, {alone}", wrap=True)
-        if _has_unmeasured_rows(report) and not brief and NOT_MEASURED_NOTE not in self.printed_keys:
-            console.show(f"  {NOT_MEASURED_NOTE}", wrap=True)
+        for note in () if brief else _list_row_notes(report):
+            if note not in self.printed_keys:
+                console.show(f"  {note}", wrap=True)
 
     def _show_notes(self) -> None:
         """Print the warnings and notes that were not printed for an earlier comparison."""
@@ -166,9 +173,14 @@ class ComparisonSummary:
             )
 
 
-def _has_unmeasured_rows(report: Report) -> bool:
-    """Return True if rows were not measured and the verdict counts values of some of these rows as compared."""
-    return bool(report.counts.levels[Level.SKIP]) and report.answer is not None
+def _list_row_notes(report: Report) -> list[str]:
+    """Return sentences on the numbers of rows that a reader could take for a contradiction of the verdict."""
+    levels, answer = report.counts.levels, report.answer
+    if answer is None:
+        return []
+    is_contrary = answer.outcome is Outcome.AGREE and (levels[Level.ERROR] or levels[Level.WARNING])
+    notes = {NOT_MEASURED_NOTE: levels[Level.SKIP], AGREED_ROWS_NOTE: is_contrary}
+    return [note for note, is_needed in notes.items() if is_needed]
 
 
 def collect_notes(report: Report) -> dict[str, tuple[bool, str]]:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from openpyxl import load_workbook
 from probe_reporters.summary import (
+    AGREED_ROWS_NOTE,
     HEADERS,
     NOT_MEASURED_NOTE,
     ComparisonSummary,
@@ -124,6 +125,19 @@ def test_what_several_comparisons_say_is_printed_once(tmp_path: Path, capsys: py
     assert "  note: a note; the same in 2 other comparisons\n" in said.out
     assert said.out.count(NOT_MEASURED_NOTE) == 1
     assert said.err == f"warning: {failing['problems'][0]} Update it; the same in 2 other comparisons\n"
+
+
+@pytest.mark.parametrize("outcome", [Outcome.AGREE, Outcome.DIVERGED])
+def test_rows_that_fail_next_to_agreement_are_explained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], outcome: Outcome
+) -> None:
+    result = finished(0, answer=Answer(outcome, "all", (), Coverage(1, 1)))
+    assert result.report is not None
+    result.report.counts.levels[Level.ERROR] = 3
+    for part in SummaryAnswerer().conclude(compared(tmp_path, [result])):
+        if isinstance(part, ComparisonSummary):
+            part.show()
+    assert (AGREED_ROWS_NOTE in capsys.readouterr().out.replace("\n  ", " ")) is (outcome is Outcome.AGREE)
 
 
 @pytest.mark.parametrize("ended", [[finished(0)], [finished(0), finished(1, interrupted=True)]])

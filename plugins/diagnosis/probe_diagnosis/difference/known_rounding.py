@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Set
 
 import numpy as np
@@ -34,7 +34,7 @@ class KnownRounding:
         self._calls = cursor.calls
         self._carried = {*carried}
         self.values = {*values, *self._carried}
-        self._ratios: set[float] = set()
+        self._ratios = sorted(_collect_ratios(self.values))
         if values:
             self._propagate()
 
@@ -78,16 +78,14 @@ class KnownRounding:
         """Add the outputs of a call that differ."""
         values = collect_differing_values(self._calls, number, outputs_only=True)
         self.values.update(values)
-        self._ratios.update(distance / scale for distance, scale in values if scale > 0)
+        for ratio in _collect_ratios(values):
+            insort(self._ratios, ratio)
 
     def _are_multiples(self, values: Set[Fingerprint], noise: float) -> bool:
-        """Return True if one of the values has the relative distance of a known value."""
-        return any(
-            math.isclose(distance / scale, ratio, rel_tol=noise)
-            for distance, scale in values
-            if scale > 0
-            for ratio in self._ratios
-        )
+        """Return True if one of the values has the relative distance of a known value, within its rounding."""
+        ratios = self._ratios
+        places = ((bisect_left(ratios, ratio - noise), ratio + noise) for ratio in _collect_ratios(values))
+        return any(place < len(ratios) and ratios[place] <= most for place, most in places)
 
     def _propagate(self) -> None:
         """Add the differing values of all calls that use known rounding.
@@ -103,6 +101,11 @@ class KnownRounding:
             for values in values_by_call:
                 if not values.isdisjoint(self.values):
                     self.values |= values
+
+
+def _collect_ratios(values: Iterable[Fingerprint]) -> set[float]:
+    """Return the distances of values relative to their scales."""
+    return {distance / scale for distance, scale in values if scale > 0}
 
 
 def collect_differing_values(calls: CallColumns, number: int, *, outputs_only: bool = False) -> list[Fingerprint]:

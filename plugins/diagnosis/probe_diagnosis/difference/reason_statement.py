@@ -104,12 +104,12 @@ def _describe_history(reason: DivergenceReason) -> str:
     pronoun = "them" if reason.cause is CauseKind.RECEIVED else "it"
     if reason.changed_call:
         return f"the different argument of the earlier call {reason.changed_call} may have caused {pronoun}"
-    if not reason.not_compared:
-        scope = " of this step" if reason.in_step else ""
-        return f"no earlier difference{scope} explains {pronoun}"
-    scope = " in this step" if reason.in_step else ""
-    values = "1 earlier value was" if reason.not_compared == 1 else f"{reason.not_compared:,} earlier values were"
-    return f"no difference found earlier{scope} explains {pronoun}; {values} not compared"
+    if reason.is_unexplained:
+        return f"no recorded call returned {pronoun}"
+    scope, step = (" of this step", " in this step") if reason.in_step else ("", "")
+    if reason.not_compared:
+        return f"no difference found earlier{step} explains {pronoun}"
+    return f"no earlier difference{scope} explains {pronoun}"
 
 
 def _describe_agreement(reason: DivergenceReason) -> str:

@@ -121,6 +121,8 @@ class DivergenceReason:
         arguments: All arguments that differ, each with its name or an empty text; the first is ``argument``.
         replaces: The golden call that an op of a region replaces, or an empty text.
         phases: A clause on the evidence of the step phases for the same difference; None if there is none.
+        is_unexplained: True if no earlier difference was found, but earlier calls that only one run makes may have
+            computed the value.
         changed_call: For a gradient, the earlier call with a different argument and different outputs; empty for
             other values.
     """
@@ -140,6 +142,7 @@ class DivergenceReason:
     arguments: tuple[tuple[str, ValueComparison], ...] = ()
     replaces: str = ""
     phases: Statement | None = None
+    is_unexplained: bool = False
     changed_call: str = ""
 
     @property

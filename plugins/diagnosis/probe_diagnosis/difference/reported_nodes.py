@@ -80,6 +80,10 @@ class ReportedNodes:
         for module in self._calls.modules[number]:
             self._multiple_at_entry.setdefault(module, self._history.largest_multiple)
 
+    def get_multiple_at_entry(self, module: str) -> float:
+        """Return the largest difference before the first call within a module, as a multiple of rounding."""
+        return self._multiple_at_entry.get(module, 0.0)
+
     def withdraw_vanished(self, number: int) -> None:
         """Withdraw the differences that were reported within a module whose own outputs agree."""
         key, history = self._calls.keys[number], self._history

@@ -10,7 +10,8 @@ other difference explains, before, across or after communication.
 The search reports
 
 * an op whose outputs differ although its input tensors agree; a differing argument is evidence;
-* an op whose inputs differ although no earlier difference explains them, such as other weights or data;
+* an op whose inputs differ although no earlier difference explains them, such as other weights or data, or the
+  outermost module around it that receives values that differ;
 * a communication call that delivers differing values although the sent values agree;
 * downstream of the first reported op, further calls of APIs whose inputs agree and whose outputs differ;
 * if there is no such op, the first op whose values differ because a difference grew from call to call.
@@ -29,6 +30,7 @@ from types import MappingProxyType
 
 from probe_core.store.names import is_backward, is_module
 from probe_diagnosis.difference.explanations import explain_input, explain_output, explain_replacement
+from probe_diagnosis.difference.first_receivers import name_first_receivers
 from probe_diagnosis.difference.meetings import Meetings
 from probe_diagnosis.difference.nodes import Fingerprint, Node, RankHistory
 from probe_diagnosis.difference.rank_cursor import RankCursor
@@ -124,6 +126,8 @@ def _create_walker(
 def _collect_result(walkers: Mapping[int, Walker], meetings: Meetings) -> SearchResult:
     """Return the reported differences of all ranks."""
     reported = {rank: walker.reported for rank, walker in walkers.items()}
+    for walker in walkers.values():
+        name_first_receivers(walker)
     return SearchResult(
         _sort_nodes(node for nodes in reported.values() for node in nodes.first),
         _sort_nodes(node for nodes in reported.values() for node in nodes.further[:MAX_FURTHER_CAUSES]),
@@ -191,10 +195,13 @@ def _explain_received(walker: Walker, number: int, distances: CallDistances) -> 
     input_distance, line = walker.measure_received(number)
     if input_distance <= 1:
         return None, None
-    received = walker.cursor.get_value(line)
-    if input_distance <= received.jump * history.largest_multiple:
+    largest = walker.cursor.get_value(line)
+    if input_distance <= largest.jump * history.largest_multiple:
         return None, None
-    return explain_input(received, input_distance, history), None
+    least = min(input_distance, largest.jump * max(1.0, history.largest_multiple))
+    inputs = [largest] if walker.cursor.is_of_optimizer() else walker.cursor.calls[number].inputs()
+    first = next(value for value in inputs if value.measure_multiple(value.scale, history.noise) >= least)
+    return explain_input(first, input_distance, history), None
 
 
 def _explain_replacements(walker: Walker, number: int, input_distance: float) -> list[DivergenceReason]:

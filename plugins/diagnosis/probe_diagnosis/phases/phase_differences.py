@@ -125,7 +125,8 @@ def _describe_clipping(target: OptimizerStep, golden: OptimizerStep) -> tuple[st
     line = next((step_phase.where for step_phase in (*changes[0], *changes[1]) if step_phase.where), "")
     if not call_texts[1] or not call_texts[0]:
         who, other_run = ("target", "golden") if call_texts[0] else ("golden", "target")
-        return f"; the {who} calls {', '.join(call_texts[0] or call_texts[1])}, the {other_run} does not", line
+        calls = ", ".join(call_texts[0] or call_texts[1])
+        return f"; between these, the {who} calls {calls}, the {other_run} does not", line
     return f"; the target calls {', '.join(call_texts[0])}, the golden {', '.join(call_texts[1])}", line
 
 

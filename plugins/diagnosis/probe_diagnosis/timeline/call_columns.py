@@ -10,6 +10,7 @@ from typing import Any, overload
 import numpy as np
 
 from probe_core.model.columns import Array, InternTable
+from probe_core.store.names import is_module
 from probe_diagnosis.collectives.calls import CommunicationCall, Peer, load_apis
 from probe_diagnosis.timeline.compared_calls import ComparedCall
 from probe_diagnosis.timeline.value_table import (
@@ -192,6 +193,12 @@ class CallColumns(Sequence[ComparedCall]):
     def noise(self) -> float:
         """The largest relative distance that rounding explains of any value."""
         return float(self.table.lines["noise"].max(initial=0.0))
+
+    def is_before_modules(self, key: str) -> bool:
+        """Return True for a call outside of modules before the first call within one, such as of data preparation."""
+        number = None if is_module(key) else self.numbers_by_key.get(key)
+        first = next((index for index, modules in enumerate(self.modules) if modules), None)
+        return number is not None and first is not None and number < first
 
     def has_any(self, wanted: Array) -> Array:
         """Return True for calls with a line in ``wanted``."""

@@ -84,7 +84,9 @@ def mark_one_sided_arguments(pairs: Sequence[Pair], values: Sequence[ValueCompar
     for side, texts in enumerate(one_sided_texts if is_paired else ()):
         for n, text in texts.items():
             if text not in one_sided_texts[1 - side].values():
-                why = f"nothing against {text}" if side else f"{text} against nothing"
+                is_by_place = values[n].row.rpartition(".")[2].isdecimal()
+                absent = "nothing" if is_by_place else "the default"
+                why = f"{absent} against {text}" if side else f"{text} against {absent}"
                 corrected[n] = values[n]._replace(
                     state=ValueState.DIFFERS,
                     distance=math.inf,

@@ -83,6 +83,12 @@ def is_arranging(key: str) -> bool:
     return is_move(key) or _is_listed(key, "arranges")
 
 
+def is_permuting(key: str) -> bool:
+    """Return True for a call that returns elements of its input in another order."""
+    parts = key.split(".")
+    return len(parts) > 3 and parts[-1] == "forward" and parts[-3].strip("_") in _load_apis()["permutes"]
+
+
 def is_storage(row: str) -> bool:
     """Return True for an argument that selects where a result is stored, without effect on its values."""
     return row.rpartition(".")[2] in _load_apis()["storage"]

@@ -143,12 +143,7 @@ def test_the_first_argument_that_differs() -> None:
 )
 def test_nothing_is_claimed_of_earlier_values_that_were_not_compared(cause: CauseKind, begin: str, it: str) -> None:
     assert statement(cause) == f"{begin}, and no earlier difference explains {it}"
-    assert statement(cause, not_compared=1) == (
-        f"{begin}, and no difference found earlier explains {it}; 1 earlier value was not compared"
-    )
-    assert statement(cause, not_compared=1200) == (
-        f"{begin}, and no difference found earlier explains {it}; 1,200 earlier values were not compared"
-    )
+    assert statement(cause, not_compared=3) == f"{begin}, and no difference found earlier explains {it}"
     assert DivergenceReason(cause, SHOWN, not_compared=3).evidence["earlier_values_not_compared"] == 3
 
 

@@ -267,6 +267,16 @@ def test_known_values_explain_what_calls_after_the_backward_pass_receive() -> No
     assert not search({0: [norm]}, known, follows_backward=True).first
 
 
+def test_known_gradient_is_known_after_it_was_clipped() -> None:
+    """Clipping keeps the relative distance within the rounding of the values."""
+    gradient = ValueComparison("", Side.INPUT, ValueState.DIFFERS, 1.748558e-07, 2.184724e-03, NOISE, jump=10)
+    clipped = gradient._replace(distance=1.349254e-07, scale=1.686330e-03)
+    other = gradient._replace(distance=3e-07)
+    known = {(gradient.distance, gradient.scale)}
+    assert not search({0: [torch("lerp_", [clipped], [])]}, known, follows_backward=True).first
+    assert search({0: [torch("lerp_", [other], [])]}, known, follows_backward=True).first
+
+
 def test_a_gradient_behind_weights_that_are_zero_restores_what_the_model_did_not_pass_on() -> None:
     """The output of a layer whose weights are zero agrees; the gradient of its weights does not."""
     model, neck = "Module.model.Net.forward.0", "Module.model.neck.Neck.forward.0"

@@ -155,7 +155,9 @@ def test_clipping_in_one_run(tmp_path: Path) -> None:
     clip = step_phase("clipped", {"total_norm": 3.0}, function="clip_grad_norm_", max_norm=1.0)
     third = {name: norm / 3 for name, norm in GRADIENTS.items()}
     (found,) = steps(tmp_path, step(), step(between=[clip], applied=third))
-    assert found.statement.brief.endswith("; the golden calls clip_grad_norm_(max_norm=1), the target does not")
+    assert found.statement.brief.endswith(
+        "; between these, the golden calls clip_grad_norm_(max_norm=1), the target does not"
+    )
     assert "in clipped" in found.where
 
 

@@ -16,7 +16,8 @@ from probe_diagnosis.answer.causes.arrangement_tracer import ArrangementTracer
 from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
 from probe_diagnosis.answer.causes.findings import replace_statement, strip_numbers
 from probe_diagnosis.answer.causes.moved_calls import find_differing_place, pair_moved_calls
-from probe_diagnosis.answer.causes.producers import find_producer, receives_tensor
+from probe_diagnosis.answer.causes.other_instance import trace_other_instance
+from probe_diagnosis.answer.causes.producers import find_producer, find_start, receives_tensor
 from probe_diagnosis.answer.causes.traced_call import (
     GOLDEN,
     SIDES,
@@ -35,6 +36,7 @@ from probe_diagnosis.answer.causes.unpaired_calls import (
     rename_row,
     select_surplus_calls,
 )
+from probe_diagnosis.answer.causes.unseen_producers import list_earlier_surplus_calls, select_suspects
 from probe_diagnosis.difference.nodes import Node
 from probe_diagnosis.difference.reason_statement import build_statement
 from probe_diagnosis.difference.reasons import CauseKind
@@ -78,12 +80,38 @@ class CallTracer:
                 return self._move_cause(cause, node, traced)
         if reason.replaces:
             return self._trace_region(cause, node)
+        instance = trace_other_instance(self._runs, node)
+        if instance is not None:
+            return self._move_cause(cause, node, instance)
         producers = self._find_unpaired_producers(node) if reason.cause is CauseKind.RECEIVED else [[], []]
         moved = self._trace_order(cause, node, producers)
         if moved is not None:
             return moved
         traced = self._trace_unpaired_call(node, producers)
-        return cause if traced is None else self._move_cause(cause, node, traced)
+        if traced is not None:
+            return self._move_cause(cause, node, traced)
+        return self._suspect_earlier_call(cause, node)
+
+    def _suspect_earlier_call(self, cause: Finding, node: Node) -> Finding:
+        """Return the cause for an op with a differing value that no recorded call returned.
+
+        If only one run makes an earlier call that may have computed the value, the cause names that call.
+        """
+        reason = node.reason
+        is_module_difference = reason.cause is CauseKind.INTRODUCED and is_module(node.call.op)
+        is_known = reason.phases is not None or bool(reason.changed_call) or is_backward(node.call.op)
+        if is_known or not (reason.cause is CauseKind.RECEIVED or is_module_difference):
+            return cause
+        if not is_module_difference and any(self._find_producers(node)):
+            return cause
+        calls = list_earlier_surplus_calls(self._runs, node, self._unpaired_keys)
+        if not any(calls):
+            return cause
+        node = replace(node, reason=replace(reason, is_unexplained=True))
+        suspects, clause = select_suspects(self._runs, node, calls)
+        if any(suspects):
+            return self._move_cause(cause, node, self._choose_call(node, suspects, clause))
+        return replace_statement(cause, build_statement(node.reason))
 
     def _trace_order(self, cause: Finding, node: Node, producers: list[list[str]]) -> Finding | None:
         """Return the cause for an op that one run calls before, and the other after, a call that returns its input.
@@ -102,7 +130,7 @@ class CallTracer:
             counterparts = {golden: target for target, golden in counterparts.items()}
         counterpart = counterparts.get(producer, "")
         other_run = self._runs.both[1 - side]
-        index, op_index = other_run.find(counterpart), other_run.find(get_key(node.call, 1 - side))
+        index, op_index = other_run.find(counterpart), find_start(other_run, get_key(node.call, 1 - side))
         if index is None or op_index is None or index < op_index:
             return None
         anchor, places = (producer, ("after", "before")) if side == TARGET else (counterpart, ("before", "after"))
@@ -119,9 +147,9 @@ class CallTracer:
             row="",
             modules=self._runs.list_modules(traced.op, traced.side),
             evidence=evidence | traced.evidence,
-            where=self._runs.find_line(traced.op, traced.side),
-            consequences=(node.call.op, *cause.consequences),
-            consequence_count=cause.consequence_count + 1,
+            where=traced.line or self._runs.find_line(traced.op, traced.side),
+            consequences=(node.call.op, *(op for op in cause.consequences if op != traced.op)),
+            consequence_count=cause.consequence_count + (traced.op not in cause.consequences),
         )
 
     def _trace_unpaired_call(self, node: Node, producers: list[list[str]]) -> TracedCall | None:
@@ -139,11 +167,15 @@ class CallTracer:
             receiver = self._trace_receiver(node)
             if receiver is not None:
                 return receiver
-        preceding = [
-            list_preceding_calls(self._runs.both[side], get_key(node.call, side), self._unpaired_keys[side])
-            for side in (TARGET, GOLDEN)
-        ]
-        return self._choose_call(node, preceding, f"directly precedes {op}") if any(preceding) else None
+        preceding: list[list[str]] = []
+        for side, run in enumerate(self._runs.both):
+            key = get_key(node.call, side)
+            index = run.find(key) if is_module_difference else find_start(run, key)
+            preceding.append(list_preceding_calls(run, index, self._unpaired_keys[side]))
+        if not any(preceding):
+            return None
+        node = replace(node, reason=replace(reason, is_unexplained=True))
+        return self._choose_call(node, preceding, f"directly precedes {op}")
 
     def _trace_unaligned_inputs(self, node: Node) -> TracedCall | None:
         """Return the call upstream of an op, in calls that could not be aligned, at which the runs part; else None."""
@@ -244,12 +276,16 @@ class CallTracer:
 
     def _find_unpaired_producers(self, node: Node) -> list[list[str]]:
         """Return for each run the unpaired call that returned the differing input of the op, or an empty list."""
-        producers: list[list[str]] = []
-        for side, run in enumerate(self._runs.both):
-            op = get_key(node.call, side)
-            producer = find_producer(run, op, rename_row(node.reason.value.row, node.call.op, op))
-            producers.append([producer] if producer in self._unpaired_keys[side] else [])
-        return producers
+        return [
+            [producer] if producer in self._unpaired_keys[side] else []
+            for side, producer in enumerate(self._find_producers(node))
+        ]
+
+    def _find_producers(self, node: Node) -> list[str]:
+        """Return for each run the call that returned the differing input of the op; empty if none is found."""
+        keys = [get_key(node.call, side) for side in (TARGET, GOLDEN)]
+        rows = [rename_row(node.reason.value.row, node.call.op, key) for key in keys]
+        return [find_producer(run, key, row) for run, key, row in zip(self._runs.both, keys, rows)]
 
     def _trace_receiver(self, node: Node) -> TracedCall | None:
         """Return the first unpaired call that receives the same value as the op in the other run; else None.

@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 from probe_core.errors import format_count, format_list
 from probe_core.model.plan import Plan
 from probe_core.model.run import Run
-from probe_diagnosis.frames import entering_frame, frames_of, load_stacks, own_frame
+from probe_diagnosis.frames import entering_frame, frames_of, load_stacks, own_frame, own_frames
 
 MAX_NAMED_OPERATORS = 5
 
@@ -44,6 +44,10 @@ class ComparedRuns:
         A backward call has the line of its forward call.
         """
         return own_frame(self._find_frames(op, side))
+
+    def list_own_frames(self, op: str, side: int = 0) -> list[str]:
+        """Return the frames of an op outside framework and recorder, innermost first."""
+        return [*own_frames(self._find_frames(op, side))]
 
     def find_entering_line(self, op: str, side: int = 0) -> str:
         """Return the line that calls the model or the API around an op; empty if not recorded."""

@@ -100,13 +100,16 @@ class ConditionCauses:
     def add_to_answer(self, answer: Answer, step: str) -> Answer:
         """Return an answer that states the conditions that differ.
 
-        For runs that agree, random states that differ are stated only if they were seeded differently.
+        For runs that agree, random states that differ are stated only if they were seeded differently. A batch that
+        the program computes after the first cause is a consequence.
         """
         is_agreed = answer.outcome is Outcome.AGREE
+        is_consequence = bool(answer.causes) and self._is_before_model(answer.causes[0])
         shown = [
             difference
             for difference in self.differences
             if not (is_agreed and difference.random and not difference.random.is_seed)
+            if not (is_consequence and difference.kind is ConditionKind.BATCH)
         ]
         stated = create_conditions(shown, step, self._facts.rank)
         return replace(answer, conditions=stated, unknown_conditions=tuple(self.lacking))
@@ -234,11 +237,8 @@ class ConditionCauses:
         return replace(finding, evidence={"value": batch.name}, where=self._runs.find_entering_line(cause.op))
 
     def _is_before_model(self, cause: Finding) -> bool:
-        """Return True for a call outside of modules before the first call within one."""
-        calls = self._facts.ops
-        number = calls.numbers_by_key.get(cause.op)
-        first = next((index for index in range(len(calls)) if calls.modules[index]), None)
-        return number is not None and first is not None and number < first
+        """Return True for a cause before the first call within a module; it precedes its first consequence."""
+        return any(map(self._facts.ops.is_before_modules, (cause.op, *cause.consequences[:1])))
 
     def _create_finding(
         self, op: str, kind: CauseKind, statement: Statement, state: RandomDifference | None = None,

@@ -67,6 +67,8 @@ class PhaseComparison:
         if node.reason.cause not in REFINABLE_CAUSES or is_gradient(op):
             return None
         steps = (step for step in self._steps if step.is_effective and self._precedes(step, op))
+        if self._facts.ops.is_before_modules(op):
+            steps = (step for step in steps if step.step_phase.name != "batch")  # the batch is computed after the call
         return next((step for step in steps if not self._is_explained(step)), None)
 
     def add_lost_updates(self, altered_calls: Sequence[Finding]) -> list[Finding]:

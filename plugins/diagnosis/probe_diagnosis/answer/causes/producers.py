@@ -12,6 +12,16 @@ from probe_diagnosis.limits import limits
 from probe_diagnosis.timeline.recorded import find_value
 
 
+def find_start(run: Run, op: str) -> int | None:
+    """Return the index of the first record of a call: that of the first call within a module; None if unknown."""
+    names, index = run.names(), run.find(op)
+    if index is None or not is_module(op):
+        return index
+    while index > 0 and op in run.construct.ancestors(names[index - 1]):
+        index -= 1
+    return index
+
+
 def find_producer(run: Run, op: str, row: str) -> str:
     """Return the key of the call that returned a value; empty if none is found.
 
@@ -24,7 +34,7 @@ def find_producer(run: Run, op: str, row: str) -> str:
         row: The name of the value's row.
     """
     value = find_value(run, op, row)
-    index = run.find(op)
+    index = find_start(run, op)
     if value is None or index is None or value.kind is not Kind.TENSOR or not _has_fingerprint(value):
         return ""
     module = ""
@@ -43,8 +53,8 @@ def find_producers(run: Run, op: str) -> dict[str, str]:
     Inputs whose producer is not found are left out. As in ``find_producer``, the last call before the op counts,
     and a module only if no API returned the tensor.
     """
-    index = run.find(op)
-    if index is None:
+    index, start = run.find(op), find_start(run, op)
+    if index is None or start is None:
         return {}
     wanted: dict[tuple[object, ...], list[str]] = {}
     for slot in run.record(index).slots:
@@ -52,7 +62,7 @@ def find_producers(run: Run, op: str) -> dict[str, str]:
             wanted.setdefault(compute_fingerprint(slot.value), []).append(slot.name.removeprefix(f"{op}."))
     keys_by_path: dict[str, str] = {}
     missing, by_modules = set(wanted), dict[tuple[object, ...], str]()
-    for earlier_index in range(index - 1, max(-1, index - 1 - limits().searched), -1):
+    for earlier_index in range(start - 1, max(-1, start - 1 - limits().searched), -1):
         if not missing:
             break
         record = run.record(earlier_index)
@@ -100,6 +110,12 @@ def is_received(run: Run, op: str) -> bool:
         and any(slot.side.is_source and compute_fingerprint(slot.value) in wanted for slot in record.slots)
         for record in map(run.record, range(index + 1, min(len(run), index + 1 + limits().searched)))
     )
+
+
+def has_same_fingerprint(first: Value, second: Value) -> bool:
+    """Return True for tensors of the same dtype, shape, checksum and statistics, if these identify them."""
+    is_known = first.kind is Kind.TENSOR and _has_fingerprint(first)
+    return is_known and compute_fingerprint(first) == compute_fingerprint(second)
 
 
 def list_output_dtypes(run: Run, op: str) -> tuple[str, ...]:

@@ -31,6 +31,7 @@ class TracedCall:
         cause: The kind of cause.
         statement: A clause whose subject is the call.
         evidence: Evidence in addition to that of the differing call.
+        line: The line of code, if it is not that of the call.
     """
 
     op: str
@@ -38,6 +39,7 @@ class TracedCall:
     cause: CauseKind
     statement: Statement
     evidence: Evidence = field(default_factory=dict)
+    line: str = ""
 
 
 def format_calls(keys: Sequence[str]) -> str:

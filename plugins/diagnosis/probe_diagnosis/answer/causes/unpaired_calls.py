@@ -36,9 +36,9 @@ def select_surplus_calls(calls: Sequence[Sequence[str]]) -> list[list[str]]:
     return surplus_calls
 
 
-def list_preceding_calls(run: Run, op: str, unpaired_keys: Container[str]) -> list[str]:
-    """Return, in order, the unpaired calls of a run that directly precede an op."""
-    names, index = run.names(), run.find(op)
+def list_preceding_calls(run: Run, index: int | None, unpaired_keys: Container[str]) -> list[str]:
+    """Return, in order, the unpaired calls of a run that directly precede a record."""
+    names = run.names()
     calls: list[str] = []
     while index is not None and index > 0:
         index -= 1

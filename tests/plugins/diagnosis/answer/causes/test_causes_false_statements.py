@@ -51,7 +51,7 @@ def test_nothing_is_claimed_of_shifted_calls_before(tmp_path: Path) -> None:
     (cause,) = found.suspects
     assert cause.op == MUL
     assert "no earlier difference" not in cause.why
-    assert "earlier explains them; 2 earlier values were not compared" in cause.why, "those of the first call"
+    assert "no recorded call returned them" in cause.why
 
 
 MASK = np.where(np.triu(np.ones((8, 8)), 1) > 0, np.float32(-3.4e38), np.float32(0)).astype(np.float32)
@@ -218,8 +218,8 @@ def test_an_argument_of_one_call_only_is_another_argument(task: str, tmp_path: P
     gelu = "Functional.gelu.0.forward"
     target, golden = {gelu: call(X, out=Y, approximate="tanh")}, {gelu: call(X, out=Z)}
     for name, runs, shown in (
-        ("target", (target, golden), "'tanh' against nothing"),
-        ("golden", (golden, target), "nothing against 'tanh'"),
+        ("target", (target, golden), "'tanh' against the default"),
+        ("golden", (golden, target), "the default against 'tanh'"),
     ):
         (cause,) = answered(tmp_path / name, *runs, task).suspects
         assert cause.op == gelu

@@ -169,6 +169,23 @@ def test_an_argument_that_was_drawn_is_stated_with_the_random_state(tmp_path: Pa
     ]
 
 
+def test_batch_that_a_differing_call_computes_is_no_other_batch(tmp_path: Path, probe: Probe) -> None:
+    """The difference is in code before the model, so the batch is its consequence."""
+
+    def create_step(factor: float) -> Step:
+        def step(model: nn.Module) -> torch.Tensor:
+            values = torch.linspace(-1, 1, TOKENS.numel()).reshape(TOKENS.shape)
+            noise = torch.cat([torch.from_numpy(values.numpy() * factor), values])  # the factor is not recorded
+            return model((noise.abs() * 10).long()).square().mean()
+
+        return step
+
+    runs = [record(tmp_path / str(factor), 1, step=create_step(factor)) for factor in (0.5, 1.0)]
+    answer = compare(probe, *runs, tmp_path / "o")
+    assert answer["causes"][0]["op"] == "Torch.cat.0.forward" and answer["conditions"] == []
+    assert "another batch" not in answer["sentence"] and "phases" not in answer["causes"][0]["evidence"]
+
+
 def test_a_written_argument_is_not_explained_by_a_generator_that_was_not_seeded(tmp_path: Path, probe: Probe) -> None:
     def draw(model: nn.Module) -> torch.Tensor:
         random.random()
