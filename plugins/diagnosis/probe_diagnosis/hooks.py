@@ -21,7 +21,7 @@ def probe_judges() -> list[JudgeSpec]:
         JudgeSpec("rounding", "passes gradients that are rounding of sums that cancel",
                   "probe_diagnosis.judges.rounding:RoundingJudge", order=30),
         JudgeSpec("uninitialised", "skips uninitialised memory",
-                  "probe_diagnosis.judges.uninitialised:UninitialisedJudge", order=40),
+                  "probe_diagnosis.judges.uninitialized:UninitializedJudge", order=40),
     ]  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from probe_core.model import Cell, Colour
 from probe_core.model.batches import RowBatch
-from probe_reporters.lines import csv_line, csv_rows
+from probe_reporters.lines import csv_line, format_csv_rows
 from probe_reporters.spreadsheet_text import neutralise
 from probe_reporters.table import CellColumn
 
@@ -49,7 +49,7 @@ class CsvWriter:
 
     def write_batch(self, columns: Sequence[CellColumn], batch: RowBatch) -> None:
         """Append the rows of a batch, given as columns."""
-        self._file.write(csv_rows(columns, len(batch), neutralise))
+        self._file.write(format_csv_rows(columns, len(batch), neutralise))
 
     def close(self) -> None:
         """Complete the file."""

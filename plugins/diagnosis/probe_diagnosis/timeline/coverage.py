@@ -16,7 +16,7 @@ from probe_core.model.batches import MATCH_KINDS, RowBatch
 from probe_core.model.columns import NULL, TENSOR, Array
 from probe_core.model.dtypes import get_dtype_kind
 from probe_core.model.values import OMISSIONS
-from probe_diagnosis.judges.uninitialised import NOT_COMPUTED
+from probe_diagnosis.judges.uninitialized import NOT_COMPUTED
 from probe_diagnosis.timeline.compared_calls import Basis
 from probe_diagnosis.timeline.value_table import (
     HAS_MASKED_DIFFERENCE,
@@ -30,7 +30,7 @@ from probe_diagnosis.timeline.value_table import (
 
 TARGET_ONLY, GOLDEN_ONLY, SHIFTED = "target_only", "golden_only", "shifted"
 REGION = "region"
-UNINITIALISED, EMPTY, NOT_RECORDED, ONE_NONE = "uninitialised", "empty", "not_recorded", "one_none"
+UNINITIALIZED, EMPTY, NOT_RECORDED, ONE_NONE = "uninitialised", "empty", "not_recorded", "one_none"
 LEFT_OUT = "left_out"
 PROCESS_START = "process_start"
 ROW_SHARED, ROW_REDUCED, ROW_SIZE, ROW_AXIS = OMISSIONS
@@ -39,7 +39,7 @@ REASON_PHRASES = {
     TARGET_ONLY: "recorded in the target only",
     GOLDEN_ONLY: "recorded in the golden only",
     SHIFTED: "in calls that one run makes more often, which may be paired incorrectly",
-    UNINITIALISED: "in uninitialized memory, whose content is arbitrary",
+    UNINITIALIZED: "in uninitialized memory, whose content is arbitrary",
     EMPTY: "without elements",
     REGION: "in calls that could not be aligned and may be paired incorrectly",
     ONE_NONE: "that one run recorded as None",
@@ -58,7 +58,7 @@ REASON_PHRASES = {
 }
 """Phrases for the reasons why values were not compared, to be placed after a number of values."""
 
-HARMLESS_REASONS = frozenset({UNINITIALISED, EMPTY, PROCESS_START, ROW_SHARED, ROW_REDUCED, ROW_SIZE})
+HARMLESS_REASONS = frozenset({UNINITIALIZED, EMPTY, PROCESS_START, ROW_SHARED, ROW_REDUCED, ROW_SIZE})
 """Reasons of values without anything to compare, or that do not belong to the compared rows of a batch."""
 
 NAMED_REASONS = frozenset({NOT_RECORDED, LEFT_OUT, ROW_AXIS})
@@ -274,7 +274,7 @@ def _classify_rows(batch: RowBatch, table: ValueTable, is_shifted: Array, is_sta
         *((code, batch.omission == place) for place, code in enumerate(OMISSIONS, 1)),
         (PROCESS_START, is_start),
         (SHIFTED, is_shifted),
-        (UNINITIALISED, is_uninitialised),
+        (UNINITIALIZED, is_uninitialised),
         (LEFT_OUT, is_left_out & ~is_region),
         (EMPTY, is_unjudged & are_empty),
         (REGION, is_unjudged & is_region),

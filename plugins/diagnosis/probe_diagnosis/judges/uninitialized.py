@@ -34,7 +34,7 @@ from probe_core.model import (
 from probe_core.model.batches import RowBatch
 from probe_core.model.columns import Array
 from probe_core.store.names import get_api_name
-from probe_diagnosis.collectives.calls import Flow, api_of, is_buffer, parse_call
+from probe_diagnosis.collectives.calls import Flow, find_api, is_buffer, parse_call
 from probe_diagnosis.judges.batch_judge import judge_each
 
 NOT_COMPUTED = Reason("evidence", "uninitialised memory, or overwritten before it is read")
@@ -46,13 +46,13 @@ MAX_REMEMBERED_PAIRS = 4096
 
 @cache
 def _load_sections() -> dict[str, Any]:
-    sections: dict[str, Any] = load_yaml(__package__, "uninitialised.yaml")
+    sections: dict[str, Any] = load_yaml(__package__, "uninitialized.yaml")
     return sections
 
 
 @cache
 def _load_apis() -> dict[str, frozenset[str]]:
-    """Return the sections of ``uninitialised.yaml``: names of APIs by what they do to memory.
+    """Return the sections of ``uninitialized.yaml``: names of APIs by what they do to memory.
 
     ``all`` contains all names that may be those of calls with uninitialised values.
     """
@@ -67,17 +67,17 @@ def _find_partly_filled(name: str) -> tuple[str, str]:
     return (str(positions[0]), str(positions[1])) if positions else ("", "")
 
 
-def uninitialised_slots(record: Record, rank: int) -> frozenset[int]:
+def find_uninitialized_slots(record: Record, rank: int) -> frozenset[int]:
     """Return the places of uninitialised and overwritten values among the slots of one record.
 
     Uninitialised memory that passed through earlier calls is not recognised.
     """
     unmeasured = Verdict(Level.SKIP, "")
     rows = [Row(Pair(slot, None), record.key, {}, unmeasured) for slot in record.slots]
-    return UninitialisedJudge().find_uninitialised(record.key, rows, rank)
+    return UninitializedJudge().find_uninitialized(record.key, rows, rank)
 
 
-class UninitialisedJudge:
+class UninitializedJudge:
     """Judge that skips uninitialised values.
 
     Ops must be judged in the order of the run, because uninitialised values are recognised when a later call
@@ -102,12 +102,12 @@ class UninitialisedJudge:
         """Return a ruling that skips the row, for each uninitialised value of an op."""
         further = Verdict(Level.SKIP, "", (NOT_COMPUTED,))
         rulings: dict[int, Ruling] = {}
-        for place in self.find_uninitialised(op.key, rows, op.rank):
+        for place in self.find_uninitialized(op.key, rows, op.rank):
             skipped = rows[place].verdict._replace(level=Level.SKIP, failed=False, drift=None)
             rulings[place] = Ruling(skipped, NOT_COMPUTED, further)
         return rulings
 
-    def find_uninitialised(self, op: str, rows: Sequence[Row], rank: int = 0) -> frozenset[int]:
+    def find_uninitialized(self, op: str, rows: Sequence[Row], rank: int = 0) -> frozenset[int]:
         """Return the positions in ``rows`` of uninitialised values.
 
         Args:
@@ -121,11 +121,11 @@ class UninitialisedJudge:
         if not (self._may_hold_any(op) or any(_is_keyword(row.pair) for row in rows)):
             return frozenset()
         inputs = [position for position, row in enumerate(rows) if _is_input(row)]
-        positions = {position for position in inputs if self._is_uninitialised(op, name, rows[position], rows)}
+        positions = {position for position in inputs if self._is_uninitialized(op, name, rows[position], rows)}
         passes_on = bool(inputs) and positions.issuperset(inputs)
         passes_on = passes_on and name not in apis["overwrites"] and name not in apis["takes_the_shape"]
         is_unfilled = name in apis["creates"] or name in apis["overwrites_a_part"]
-        is_unfilled = is_unfilled or (passes_on and not api_of(op))
+        is_unfilled = is_unfilled or (passes_on and not find_api(op))
         partly_filled = _find_partly_filled(name)[1]
         for position, row in enumerate(rows):
             if row.pair.side is not Side.OUTPUT or not _is_tensor(row.pair):
@@ -137,9 +137,9 @@ class UninitialisedJudge:
 
     def _may_hold_any(self, op: str) -> bool:
         """Return False for an op that has no uninitialised values, unless an argument is a keyword."""
-        return bool(self._known or _get_api_name(op) in _load_apis()["all"] or api_of(op))
+        return bool(self._known or _get_api_name(op) in _load_apis()["all"] or find_api(op))
 
-    def _is_uninitialised(self, op: str, name: str, row: Row, rows: Sequence[Row]) -> bool:
+    def _is_uninitialized(self, op: str, name: str, row: Row, rows: Sequence[Row]) -> bool:
         """Return True if an input is uninitialised, or overwritten by the op."""
         pair = row.pair
         slot = pair.target or pair.golden
@@ -156,7 +156,7 @@ class UninitialisedJudge:
 
     def _is_filled(self, op: str, slot: Slot, rows: Sequence[Row]) -> bool:
         """Return True if a communication call overwrites an input, as a broadcast from another rank does."""
-        api = api_of(op)
+        api = find_api(op)
         if api is None:
             return False
         if is_buffer(api, slot):
