@@ -20,7 +20,7 @@ def probe_judges() -> list[JudgeSpec]:
                   "probe_diagnosis.judges.regions:RegionJudge", order=20),
         JudgeSpec("rounding", "passes gradients that are rounding of sums that cancel",
                   "probe_diagnosis.judges.rounding:RoundingJudge", order=30),
-        JudgeSpec("uninitialised", "skips uninitialised memory",
+        JudgeSpec("uninitialised", "skips uninitialized memory",
                   "probe_diagnosis.judges.uninitialized:UninitializedJudge", order=40),
     ]  # fmt: skip
 

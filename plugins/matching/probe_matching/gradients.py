@@ -8,11 +8,9 @@ from collections.abc import Sequence
 from probe_core.model import Kind, Record, Side, Slot
 from probe_core.model.dtypes import get_dtype_kind
 
-UNKNOWN_OWNER = None
-
 
 def find_owners(backward: Record, forward: Record) -> list[str | None]:
-    """Return the path of the input that each output of a backward call is the gradient of, or UNKNOWN.
+    """Return the path of the input that each output of a backward call is the gradient of; None if it is unknown.
 
     Recorders write gradients in the order of the inputs (with null for inputs without gradient, or without
     them), or in the framework's own order. Shapes decide between these. If they are ambiguous, as for a

@@ -22,7 +22,7 @@ class TranslatedRun(View):
     """A view of a run under common names, with the same slot numbers as the run.
 
     Calls are numbered across all spellings of an API; a backward call has the number of its forward call.
-    Across frameworks, calls are recognised by their tensors alone, dtypes are reduced to their sorts (a value
+    Across frameworks, calls are recognized by their tensors alone, dtypes are reduced to their sorts (a value
     may be Float32 in one framework and float64 in the other), and gradients get the places of their inputs.
 
     Attributes:

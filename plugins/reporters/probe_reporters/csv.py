@@ -20,7 +20,7 @@ class CsvReporter:
     """Reporter for csv files, which do not show colours.
 
     Args:
-        bom: True to begin with a byte order mark, which Excel needs to recognise UTF-8.
+        bom: True to begin with a byte order mark, which Excel needs to recognize UTF-8.
     """
 
     def __init__(self, bom: bool = False) -> None:

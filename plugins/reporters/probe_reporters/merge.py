@@ -130,14 +130,7 @@ def merge_results(
     files = _select_files(metrics, modes, warn)
     _check_count(directory, files)
     selection = _Selection(config.apis)
-    ranks: list[_RankRows] = []
-    for done, file in enumerate(files):
-        report_progress("reading results", done, len(files))
-        try:
-            ranks.append(_read(file, metrics, selection))
-        except UserError as error:
-            leave_out(file, error)
-    report_progress("reading results", len(files), len(files))
+    ranks = _read_ranks(files, metrics, selection, leave_out)
     _check_count(directory, ranks)
     selection.warn_missing_apis(ranks, warn)
     table = _MergedTable(metrics, ranks, selection.order_rows(ranks))
@@ -148,6 +141,24 @@ def merge_results(
             written = _write(table, output, claim, format)
     numbers = tuple(rank.number for rank in ranks)
     return MergeResult(written, numbers, metrics, len(table.keys), tuple(damaged))
+
+
+def _read_ranks(
+    files: Sequence[ResultFile],
+    metrics: Sequence[str],
+    selection: _Selection,
+    leave_out: Callable[[ResultFile, UserError], None],
+) -> list[_RankRows]:
+    """Return the rows of all ranks whose files can be read."""
+    ranks: list[_RankRows] = []
+    for done, file in enumerate(files):
+        report_progress("reading results", done, len(files))
+        try:
+            ranks.append(_read(file, metrics, selection))
+        except UserError as error:
+            leave_out(file, error)
+    report_progress("reading results", len(files), len(files))
+    return ranks
 
 
 class MergeWarning(UserWarning):

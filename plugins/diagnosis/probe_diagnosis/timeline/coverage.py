@@ -90,7 +90,7 @@ class CoverageTally:
             made and whose results were compared with results of other calls.
         equal: Number of values that were compared and are bitwise equal.
         other_arguments: Number of arguments that were compared and differ.
-        tensors: Number of tensors with elements, without uninitialised memory; a pair counts once.
+        tensors: Number of tensors with elements, without uninitialized memory; a pair counts once.
         tensors_compared: Number of tensors in ``tensors`` that were compared.
     """
 
@@ -261,9 +261,9 @@ def _classify_rows(batch: RowBatch, table: ValueTable, is_shifted: Array, is_sta
         for side in sides
     ]
     are_empty = is_empty[0][sides[0].column("extent")] & is_empty[1][sides[1].column("extent")]
-    is_uninitialised, is_left_out = np.zeros((2, len(batch)), bool)
+    is_uninitialized, is_left_out = np.zeros((2, len(batch)), bool)
     for line, changes in batch.changes.items():
-        is_uninitialised[line] = any(changed.reason == NOT_COMPUTED for changed in changes)
+        is_uninitialized[line] = any(changed.reason == NOT_COMPUTED for changed in changes)
         is_left_out[line] = batch.verdicts[line].level is Level.SKIP
     is_region = batch.match_codes == MATCH_KINDS.index(MatchKind.REGION)
     is_unjudged = table.lines["state"] == UNJUDGED_CODE
@@ -274,7 +274,7 @@ def _classify_rows(batch: RowBatch, table: ValueTable, is_shifted: Array, is_sta
         *((code, batch.omission == place) for place, code in enumerate(OMISSIONS, 1)),
         (PROCESS_START, is_start),
         (SHIFTED, is_shifted),
-        (UNINITIALIZED, is_uninitialised),
+        (UNINITIALIZED, is_uninitialized),
         (LEFT_OUT, is_left_out & ~is_region),
         (EMPTY, is_unjudged & are_empty),
         (REGION, is_unjudged & is_region),

@@ -115,15 +115,15 @@ class FirstStage:
             return OutputVerdict(convert_to_status(alike), messages=(RANDOM if alike else RANDOM_DIFFERS,))
         if kind == FLOAT:
             return self._measure_rounding(output)
-        if output.api in self._limits["quantisation"]["apis"]:
-            return self._judge_quantised(output)
+        if output.api in self._limits["quantization"]["apis"]:
+            return self._judge_quantized(output)
         rate = output.once(measure_error_rate)
         return OutputVerdict(convert_to_status(rate == 0), {"error_rate": rate}, (_create_error_rate_message(device),))
 
-    def _judge_quantised(self, output: Output) -> OutputVerdict:
-        """Return the verdict on a quantised output, whose integers may differ by 1 through rounding."""
+    def _judge_quantized(self, output: Output) -> OutputVerdict:
+        """Return the verdict on a quantized output, whose integers may differ by 1 through rounding."""
         distance = _measure_largest_distance(output.device.values, output.bench.values)
-        ok = distance <= self._limits["quantisation"]["max_abs_error"]
+        ok = distance <= self._limits["quantization"]["max_abs_error"]
         return OutputVerdict(convert_to_status(ok), {"max_abs_error": distance})
 
     def _measure_rounding(self, output: Output) -> OutputVerdict:

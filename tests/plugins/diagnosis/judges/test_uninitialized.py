@@ -249,7 +249,7 @@ def test_values_not_computed_yet_get_verdicts_that_say_nothing() -> None:
         assert (verdict.level, verdict.label, verdict.failed) == (Level.SKIP, "No", False)
         assert further is not None and further.level is Level.SKIP
         assert [reason.detail for reason in further.reasons] == [
-            "uninitialised memory, or overwritten before it is read"
+            "uninitialized memory, or overwritten before it is read"
         ]
 
 

@@ -30,15 +30,15 @@ def merge_answers(
     answers: Mapping[str, Answer], causes: Sequence[Finding], failed: int, *, is_multi_rank: bool = False,
     later: Collection[str] = (),
 ) -> Answer:  # fmt: skip
-    """Return the verdict on all ranks; of a single comparison, its own.
+    """Return the verdict on all ranks. A single comparison keeps its own verdict.
 
     Args:
         answers: The verdict on each rank that was compared, by the names of step and rank.
         causes: The causes over all ranks, in the order of cause and effect.
         failed: Number of ranks that could not be compared.
-        is_multi_rank: True if they are of several ranks, not only of several steps.
-        later: The names of comparisons of steps after the first one that diverged. They add no notes, because
-            what differs in them may follow from that step.
+        is_multi_rank: True if the comparisons are of several ranks, not only of several steps.
+        later: The names of comparisons of steps after the first step that diverged. They add no notes, because
+            their differences may follow from that step.
     """
     ranks = list(answers.values())
     count = len(answers) + failed
@@ -50,19 +50,18 @@ def merge_answers(
     outcome = max((answer.outcome for answer in ranks), key=OUTCOMES_BY_SEVERITY.index)
     if failed and outcome is Outcome.AGREE:
         outcome = Outcome.CANNOT_TELL
-    names_with_outcome = [name for name, answer in answers.items() if answer.outcome is outcome]
+    decisive_answers = {name: answer for name, answer in answers.items() if answer.outcome is outcome}
     if outcome is Outcome.DIVERGED and causes:
         text = format_first_line(causes[0], is_multi_rank=is_multi_rank)
     elif outcome is Outcome.AGREE:
         text = _describe_agreement(ranks, causes, coverage, baseline_counts, reference, is_multi_rank=is_multi_rank)
-    elif names_with_outcome:
-        name = names_with_outcome[0]
-        text = f"{name}: {answers[name].text}" if name else answers[name].text
     else:
-        text = f"{failed} of {count} comparisons did not finish; the others agree"
-    if names_with_outcome:
-        text += f" ({len(names_with_outcome)} of {count} comparisons {OUTCOME_PHRASES[outcome]})"
-    decisive = answers[names_with_outcome[0]] if names_with_outcome else ranks[0]
+        text = (
+            _quote_first_answer(decisive_answers) or f"{failed} of {count} comparisons did not finish; the others agree"
+        )
+    if decisive_answers:
+        text += f" ({len(decisive_answers)} of {count} comparisons {OUTCOME_PHRASES[outcome]})"
+    decisive = next(iter(decisive_answers.values()), ranks[0])
     counted_values = CoverageTally(both=coverage.recorded, lacking=Counter(coverage.excused))
     named = {cause.op for cause in causes}
     decisive_steps = decisive.next if not causes or any(candidate.op in named for candidate in decisive.causes) else ()
@@ -75,6 +74,13 @@ def merge_answers(
         conditions=_merge_conditions(relevant_answers, is_multi_rank=is_multi_rank),
         unknown_conditions=_merge_unknown_conditions(ranks),
     )  # fmt: skip
+
+
+def _quote_first_answer(answers: Mapping[str, Answer]) -> str:
+    """Return the text of the first answer with the name of its comparison; empty without answers."""
+    for name, answer in answers.items():
+        return f"{name}: {answer.text}" if name else answer.text
+    return ""
 
 
 def _sum_coverage(ranks: Sequence[Answer]) -> Coverage:
