@@ -20,8 +20,8 @@ def probe_judges() -> list[JudgeSpec]:
                   "probe_diagnosis.judges.regions:RegionJudge", order=20),
         JudgeSpec("rounding", "passes gradients that are rounding of sums that cancel",
                   "probe_diagnosis.judges.rounding:RoundingJudge", order=30),
-        JudgeSpec("uninitialised", "skips uninitialised memory",
-                  "probe_diagnosis.judges.uninitialised:UninitialisedJudge", order=40),
+        JudgeSpec("uninitialised", "skips uninitialized memory",
+                  "probe_diagnosis.judges.uninitialized:UninitializedJudge", order=40),
     ]  # fmt: skip
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from probe_reporters.messages import Text
 
-BOM_PARAMETER = Parameter("bom", bool, "begin with a byte order mark, by which Excel recognises UTF-8; default false")
+BOM_PARAMETER = Parameter("bom", bool, "begin with a byte order mark, by which Excel recognizes UTF-8; default false")
 
 
 @hookimpl
