@@ -110,7 +110,7 @@ class PlanExecution:
         """Yield the conclusions that are printed at a stage."""
         for name in self.plan.answers if stage is AnswerStage.ASKED else self.manager.names("answers"):
             spec = self.manager.find("answers", name, AnswerSpec)
-            if spec.given == stage:
+            if spec.given is stage:
                 answerer: Answerer = spec.make()
                 with blame_plugin(spec.title, spec.origin):
                     if isinstance(answerer, RevisingAnswerer):

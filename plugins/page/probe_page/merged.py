@@ -12,15 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from probe_reporters.api import MERGED_FILE_PREFIX
+
 from probe_core import console
 from probe_core.errors import UserError, make_printable
 from probe_core.files.user_files import read_regular_file
+from probe_core.model.plan import parse_time_stamp
 from probe_page.sheet import encode_number, write_sheet
 
 if TYPE_CHECKING:
     from probe_core.plugins.manager import Manager
 
-FILE_PREFIX = "multi_ranks_compare_merge_"
 NAME_HEADER = "NPU Name"
 PART_MARKER = "_part_"
 """Text between the metric and the number in the title of a sheet that contains a part of the rows."""
@@ -43,13 +45,13 @@ def write_requested_page(manager: Manager, output: Path, format: str, values: Ma
     Raises:
         UserError: There is none.
     """
-    paths = list(output.glob(f"{FILE_PREFIX}*.{format}"))
+    paths = list(output.glob(f"{MERGED_FILE_PREFIX}*.{format}"))
     if not paths:
         raise UserError(
             f"There is no merged result in {output}, so there is nothing to make a page of.",
             "Give the results of all ranks with -i, and what to merge with --config.",
         )
-    console.show(f"  wrote {write_merged(max(paths, key=lambda path: path.stem[-14:]))}")
+    console.show(f"  wrote {write_merged(max(paths, key=parse_time_stamp))}")
     return 0
 
 
@@ -59,8 +61,10 @@ def write_merged(path: Path, lang: str = "en") -> Path:
     Raises:
         UserError: A file cannot be read, or the page cannot be written.
     """
-    stamp = path.stem[-14:]
-    paths = [path] if path.suffix == ".xlsx" else sorted(path.parent.glob(f"{FILE_PREFIX}*_{stamp}{path.suffix}"))
+    stamp = parse_time_stamp(path)
+    paths = (
+        [path] if path.suffix == ".xlsx" else sorted(path.parent.glob(f"{MERGED_FILE_PREFIX}*_{stamp}{path.suffix}"))
+    )
     tables = [table for table_path in paths for table in _read(table_path)]
     if not tables:
         raise UserError(f"{path} has no merged table.", MERGE_FIX)
@@ -74,7 +78,7 @@ def write_merged(path: Path, lang: str = "en") -> Path:
         for table in tables
     ]
     return write_sheet(
-        path.with_name(f"{FILE_PREFIX}{stamp}.html"),
+        path.with_name(f"{MERGED_FILE_PREFIX}{stamp}.html"),
         "merged.html",
         "merged.js",
         lang,
@@ -95,7 +99,7 @@ def _read(path: Path) -> list[MergedTable]:
     try:
         if path.suffix == ".xlsx":
             return _join_tables(_read_sheets(path))
-        metric = path.stem.removeprefix(FILE_PREFIX)[:-15].replace("_", " ")
+        metric = path.stem.removeprefix(MERGED_FILE_PREFIX).removesuffix(f"_{parse_time_stamp(path)}").replace("_", " ")
         return [_read_table(path, metric, _read_csv_rows(path) if path.suffix == ".csv" else _read_json_rows(path))]
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}.", MERGE_FIX) from None

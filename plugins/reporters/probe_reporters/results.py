@@ -16,6 +16,7 @@ from typing import Any
 
 from probe_core.errors import UserError
 from probe_core.model import Cell, Mode, Percent
+from probe_core.model.plan import TIME_STAMP_PATTERN
 from probe_reporters.answer_sheet import ANSWER_SHEET_NAME as ANSWER
 from probe_reporters.spreadsheet_text import neutralise
 from probe_reporters.table import CONSISTENT_COLUMN, format_statistic
@@ -45,14 +46,16 @@ MERGEABLE_COLUMNS: dict[Mode, tuple[str, ...]] = {
 """Columns that can be merged, by mode (docs/tables.md#merged)."""
 _MODE_COLUMNS = {**METRIC_COLUMNS, Mode.MD5: ("NPU MD5", "BENCH MD5")}
 
-_RANK_RESULT = re.compile(r"compare_result_rank([0-9]+)(?:-rank[0-9]+)?_([0-9]{14})\.(jsonl|csv|xlsx)")
-_UNNUMBERED_RESULT = re.compile(r"compare_result_(?:rank_|rank-rank_)?[0-9]{14}\..*")
+MERGED_FILE_PREFIX = "multi_ranks_compare_merge_"
+"""The beginning of the names of merged results."""
+_RANK_RESULT = re.compile(rf"compare_result_rank([0-9]+)(?:-rank[0-9]+)?_({TIME_STAMP_PATTERN})\.(jsonl|csv|xlsx)")
+_UNNUMBERED_RESULT = re.compile(rf"compare_result_(?:rank_|rank-rank_)?{TIME_STAMP_PATTERN}\..*")
 _OTHER_PREFIXES = (
     "debug_compare_result_",
     "compare_summary_",
     "advisor_",
     "diff_analyze_",
-    "multi_ranks_compare_merge_",
+    MERGED_FILE_PREFIX,
 )
 _NUMBER = re.compile(r"[+-]?[0-9]{1,400}(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 _BOOLEANS = {"True": True, "False": False}
