@@ -400,13 +400,13 @@ def _write_book(path: Path, table: _MergedTable) -> None:
             large = (sheet.stop - sheet.start) * len(table.headers) > MAX_CELLS_WITHOUT_ZIP64
             try:
                 with book.open(create_archive_entry(name), "w", force_zip64=large) as file:
-                    for part in _yield_sheet_parts(table, sheet, empty.read(name)):
+                    for part in _iterate_sheet_parts(table, sheet, empty.read(name)):
                         file.write(part)
             except RuntimeError as error:  # raised by zipfile above 2 GiB without zip64
                 raise OSError(errno.EFBIG, "a sheet takes more than 2 GiB; write csv instead") from error
 
 
-def _yield_sheet_parts(table: _MergedTable, sheet: _Sheet, empty: bytes) -> Iterator[bytes]:
+def _iterate_sheet_parts(table: _MergedTable, sheet: _Sheet, empty: bytes) -> Iterator[bytes]:
     before, after = SHEET_DATA.split(empty)
     bold, percent = map(int, HEADER_STYLE.findall(empty)[:2])
     yield before + b"<sheetData>" + sheet_row(table.headers, 1, bold, format_excel_text)

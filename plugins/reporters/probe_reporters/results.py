@@ -277,7 +277,7 @@ def _read_csv(path: Path) -> _ResultTables:
 
         headers = read_line() or []
 
-        def yield_columns(columns: Sequence[str]) -> Iterator[Sequence[object]]:
+        def iterate_columns(columns: Sequence[str]) -> Iterator[Sequence[object]]:
             places = [headers.index(column) for column in columns]
             while (row := read_line()) is not None:
                 if len(row) == len(headers):
@@ -287,28 +287,28 @@ def _read_csv(path: Path) -> _ResultTables:
                     raise _create_damage_error(path, f" at line {lines.line_num}", reason)
 
         if headers:
-            yield _ResultTable("", headers, yield_columns)
+            yield _ResultTable("", headers, iterate_columns)
 
 
 def _read_jsonl(path: Path) -> _ResultTables:
     with path.open(encoding="utf-8-sig") as file:
 
-        def yield_objects() -> Iterator[tuple[int, dict[str, Any]]]:
+        def iterate_objects() -> Iterator[tuple[int, dict[str, Any]]]:
             for number, text in enumerate(file, 1):
                 if text.strip():
                     yield number, _parse_object(path, number, text)
 
-        def yield_columns(columns: Sequence[str]) -> Iterator[Sequence[object]]:
+        def iterate_columns(columns: Sequence[str]) -> Iterator[Sequence[object]]:
             for number, row in chain(first, numbered):
                 try:
                     yield [row[column] for column in columns]
                 except KeyError as error:
                     raise _create_damage_error(path, f" at line {number}", f"the row has no {error}") from None
 
-        numbered = yield_objects()
+        numbered = iterate_objects()
         first = list(islice(numbered, 1))
         if first:
-            yield _ResultTable("", list(first[0][1]), yield_columns)
+            yield _ResultTable("", list(first[0][1]), iterate_columns)
 
 
 def _parse_object(path: Path, number: int, text: str) -> dict[str, Any]:
@@ -352,7 +352,7 @@ def _read_xlsx(path: Path) -> _ResultTables:
 def _create_sheet_table(
     path: Path, place: str, headers: list[str], content: Iterator[Sequence[object]]
 ) -> _ResultTable:
-    def yield_columns(columns: Sequence[str]) -> Iterator[Sequence[object]]:
+    def iterate_columns(columns: Sequence[str]) -> Iterator[Sequence[object]]:
         places = [headers.index(column) for column in columns]
         percent = find_percent_columns(headers)
         for number, row in enumerate(content, 2):
@@ -365,7 +365,7 @@ def _create_sheet_table(
             elif any(cell is not None for cell in row):
                 raise _create_damage_error(path, f"{place} at row {number}", f"it has no {NAME_HEADER}")
 
-    return _ResultTable(place, headers, yield_columns)
+    return _ResultTable(place, headers, iterate_columns)
 
 
 _READERS: dict[str, Callable[[Path], _ResultTables]] = {
