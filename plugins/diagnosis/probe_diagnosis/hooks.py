@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from probe_core.model import Mode
 from probe_core.plugins.hookspecs import hookimpl
-from probe_core.plugins.specs import AnswerSpec, FinderSpec, JudgeSpec, Option, OptionSpec
+from probe_core.plugins.specs import AnswerSpec, AnswerStage, FinderSpec, JudgeSpec, Option, OptionSpec
 
 FIRST_DIFFERENCE = "first_difference"
 """Name of the answer that ``-da`` asks for, and of the policy that it needs."""
@@ -39,7 +39,7 @@ def probe_answers() -> list[AnswerSpec]:
     """Return the verdict on every comparison, and the answer of ``-da``."""
     return [
         AnswerSpec("verdict", "the verdict on all ranks", "probe_diagnosis.answer.verdict.answerer:VerdictAnswerer",
-                   given="first"),
+                   given=AnswerStage.FIRST),
         AnswerSpec(FIRST_DIFFERENCE, "the first difference over all ranks",
                    "probe_diagnosis.first_difference.answer:FirstDifferences", policies=(FIRST_DIFFERENCE,),
                    metrics={Mode.TENSOR: ("statistics",)}),

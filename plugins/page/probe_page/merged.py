@@ -6,25 +6,24 @@ import csv
 import io
 import json
 import math
-import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from probe_reporters.api import MERGED_FILE_PREFIX
+
 from probe_core import console
 from probe_core.errors import UserError, make_printable
 from probe_core.files.user_files import read_regular_file
-from probe_core.model.plan import TIME_STAMP_FORMAT
+from probe_core.model.plan import parse_time_stamp
 from probe_page.sheet import encode_number, write_sheet
 
 if TYPE_CHECKING:
     from probe_core.plugins.manager import Manager
 
-FILE_PREFIX = "multi_ranks_compare_merge_"
 NAME_HEADER = "NPU Name"
-TIME_STAMP_LENGTH = len(time.strftime(TIME_STAMP_FORMAT))
 PART_MARKER = "_part_"
 """Text between the metric and the number in the title of a sheet that contains a part of the rows."""
 MERGE_FIX = "Give the directory that probe merge-result wrote to."
@@ -48,13 +47,13 @@ def write_requested_page(manager: Manager, output: Path, format: str, values: Ma
     Raises:
         UserError: ``output`` contains no merged result in this format.
     """
-    paths = list(output.glob(f"{FILE_PREFIX}*.{format}"))
+    paths = list(output.glob(f"{MERGED_FILE_PREFIX}*.{format}"))
     if not paths:
         raise UserError(
             f"There is no merged result of format {format} in {output}.",
             "Give the results of all ranks with -i, and what to merge with --config.",
         )
-    console.show(f"  wrote {write_merged_page(max(paths, key=_get_time_stamp))}")
+    console.show(f"  wrote {write_merged_page(max(paths, key=parse_time_stamp))}")
     return 0
 
 
@@ -66,8 +65,8 @@ def write_merged_page(path: Path, lang: str = "en") -> Path:
     Raises:
         UserError: A file cannot be read, or the page cannot be written.
     """
-    time_stamp = _get_time_stamp(path)
-    paths = [path] if path.suffix == ".xlsx" else sorted(path.parent.glob(f"{FILE_PREFIX}*_{time_stamp}{path.suffix}"))
+    time_stamp = parse_time_stamp(path)
+    paths = [path] if path.suffix == ".xlsx" else sorted(path.parent.glob(f"{MERGED_FILE_PREFIX}*_{time_stamp}{path.suffix}"))
     tables = [table for table_path in paths for table in _read_tables(table_path)]
     if not tables:
         raise UserError(f"{path} has no merged table.", MERGE_FIX)
@@ -81,7 +80,7 @@ def write_merged_page(path: Path, lang: str = "en") -> Path:
         for table in tables
     ]
     return write_sheet(
-        path.with_name(f"{FILE_PREFIX}{time_stamp}.html"),
+        path.with_name(f"{MERGED_FILE_PREFIX}{time_stamp}.html"),
         "merged.html",
         "merged.js",
         lang,
@@ -107,7 +106,7 @@ def _read_tables(path: Path) -> list[MergedTable]:
     try:
         if path.suffix == ".xlsx":
             return _join_tables(_read_sheets(path))
-        metric = path.stem.removeprefix(FILE_PREFIX).removesuffix(f"_{_get_time_stamp(path)}").replace("_", " ")
+        metric = path.stem.removeprefix(MERGED_FILE_PREFIX).removesuffix(f"_{parse_time_stamp(path)}").replace("_", " ")
         return [_read_table(path, metric, _read_csv_rows(path) if path.suffix == ".csv" else _read_json_rows(path))]
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}.", MERGE_FIX) from None

@@ -8,6 +8,7 @@ import webbrowser
 from pathlib import Path
 
 import click
+from probe_reporters.api import MERGED_FILE_PREFIX
 
 from probe_core import console
 from probe_core.errors import UserError
@@ -16,9 +17,8 @@ from probe_core.plugins.manager import Manager
 from probe_core.terminal.exit_codes import EXIT_FINISHED
 from probe_core.terminal.spelling import Command, option
 from probe_page.language import LANGUAGES
-from probe_page.merged import FILE_PREFIX
 
-MERGED_PATTERN = f"{FILE_PREFIX}*"
+MERGED_PATTERN = f"{MERGED_FILE_PREFIX}*"
 RESULT_PATTERNS = ("accuracy_checking_result_*.csv", "api_precision_compare_result_*.csv", f"{MERGED_PATTERN}.*")
 """Names of results whose pages are made from them: pre-checks, and results of several ranks."""
 ONLINE_PATTERN = "online_[0-9]*.json"

@@ -25,6 +25,7 @@ from probe_reporters.lines import sheet_row, styled_row
 from probe_reporters.protocols import TableWriter
 from probe_reporters.results import (
     MERGEABLE_COLUMNS,
+    MERGED_FILE_PREFIX,
     NAME_HEADER,
     RECOMPARE_FIX,
     ResultFile,
@@ -337,7 +338,7 @@ def _write(table: _MergedTable, output: Path, time_stamp: str, format: str) -> t
     """Write all files of a table, or none."""
     make_directory(output)
     remove_leftovers(output)
-    stem = f"multi_ranks_compare_merge_{{}}{time_stamp}.{format}"
+    stem = f"{MERGED_FILE_PREFIX}{{}}{time_stamp}.{format}"
     files: list[AtomicFile] = []
 
     def create_file(label: str) -> Path:

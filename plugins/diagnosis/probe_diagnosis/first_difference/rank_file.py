@@ -81,7 +81,7 @@ class RankFile:
 
     def write_batch(self, batch: RowBatch) -> None:
         """Append the ops of a batch; they are not judged if their calls may be paired wrongly."""
-        cells = self._table.yield_rows(batch)
+        cells = self._table.iterate_rows(batch)
         table = build_value_table(batch)
         apply_floors(batch, table)
         for number, (_, rows) in enumerate(batch.all_rows()):
