@@ -26,7 +26,7 @@ class MindSporeCallRecorder(CallRecorder[MindSporeSession]):
         draws: The watcher of the random numbers that calls draw.
     """
 
-    fleeting = True
+    outputs_may_change = True
 
     def __init__(self, session: MindSporeSession, threads: Threads, draws: DrawWatch) -> None:
         super().__init__(session, threads)
@@ -90,7 +90,7 @@ class MindSporeCallRecorder(CallRecorder[MindSporeSession]):
         tensors = list_tensors(outputs)
         size = len(tensors), len(call.sources)
         key = f"{call.name}.backward"
-        backward = partial(Backward, self.session, key, call.parent, size, call.inside)
+        backward = partial(Backward, self.session, key, call.parent, size, call.is_in_selected_module)
         attach(tensors, call.sources, backward, self.session.quiet)
 
     def _is_recompute(self, stack: Stack) -> bool:
