@@ -15,8 +15,8 @@ def npu_rms_norm(x: Tensor, gamma: Tensor, epsilon: float = 1e-6) -> tuple[Tenso
     """Return x·rstd·γ and rstd = (mean(x²) + ε)^(−1/2), with the mean over the last axes of ``x``.
 
     These are the axes of γ; rstd has length 1 along them. The default of ε is 1e-6, as in the operator's
-    documentation (msprobe 8.3 uses 1e-5). The gradient of γ is summed to the shape of γ, as by the operator; in msprobe 8.3 it has the
-    shape of ``x``.
+    documentation (msprobe 8.3 uses 1e-5). The gradient of γ is summed to the shape of γ, as by the operator; in
+    msprobe 8.3 it has the shape of ``x``.
 
     Raises:
         ValueError: The shape of ``x`` does not end with the shape of γ.
