@@ -87,7 +87,7 @@ class TorchCollector(Collector):
         return [self.tree(value, "", None) if text is None else text for value, text in zip(values, texts)]
 
     def keyword(self, key: str, value: Any, name: str, save: Save | None) -> Tree:
-        """Return the tree of one keyword argument; ``dtype`` and ``device`` are recognised by the keyword."""
+        """Return the tree of one keyword argument; ``dtype`` and ``device`` are recognized by the keyword."""
         if value is None or key not in ("dtype", "device"):
             return self.tree(value, name, save)
         if key == "dtype":

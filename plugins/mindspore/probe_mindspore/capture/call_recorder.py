@@ -9,7 +9,7 @@ from typing import Any
 from probe_recording.api import Backward, CallRecorder
 from probe_recording.capture.call_recorder import RunningCall
 from probe_recording.capture.threads import Threads
-from probe_recording.sites import Stack, lines_of
+from probe_recording.sites import Stack, list_stack_lines
 
 from probe_mindspore import compat
 from probe_mindspore.capture.draws import DrawWatch
@@ -77,7 +77,7 @@ class MindSporeCallRecorder(CallRecorder[MindSporeSession]):
             with self.session.quiet():
                 compat.wait_for(tensors)
         except Exception as error:
-            place = lines_of(call.stack)[0].replace(" \n", "")
+            place = list_stack_lines(call.stack)[0].replace(" \n", "")
             message = f"{error}\n\nprobe: raised by {call.name}.forward, called at {place}"
             error.args = (message, *error.args[1:])
             raise

@@ -10,7 +10,7 @@ import torch
 from probe_recording.api import Backward, CallRecorder
 from probe_recording.capture.call_recorder import RunningCall
 from probe_recording.capture.threads import Threads
-from probe_recording.sites import Stack, files_of
+from probe_recording.sites import Stack, list_stack_files
 
 from probe_pytorch import compat
 from probe_pytorch.capture.gradients import attach_api, list_sources, list_tensors
@@ -209,7 +209,7 @@ def _list_outputs(result: Any, written: Sequence[Any]) -> tuple[Any, ...]:
 
 def is_recompute(stack: Stack) -> bool:
     """Return True if activation checkpointing runs this call a second time."""
-    return any(file.endswith(CHECKPOINT_FILE) for file in files_of(stack))
+    return any(file.endswith(CHECKPOINT_FILE) for file in list_stack_files(stack))
 
 
 def find_pseudo_parent(stack: Stack) -> str | None:
@@ -217,7 +217,7 @@ def find_pseudo_parent(stack: Stack) -> str | None:
 
     See docs/formats.md#construct-json.
     """
-    for file in files_of(stack):
+    for file in list_stack_files(stack):
         if file.endswith(CLIPPING_FILE):
             return "clip_grad"
         if OPTIMIZER_DIRECTORY in file:

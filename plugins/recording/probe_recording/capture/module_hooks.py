@@ -269,10 +269,10 @@ class ModuleHooks(ABC, Generic[S]):
         """Watch the gradient of each parameter, once for each module that holds it."""
         for key, parameter in self._iterate_direct_parameters(module):
             if parameter.requires_grad:
-                arrived = self._make_receiver(f"{self.scope}.{name}.parameters_grad", key)
+                arrived = self._create_receiver(f"{self.scope}.{name}.parameters_grad", key)
                 self._handles.append(self._hook_gradient(parameter, arrived))
 
-    def _make_receiver(self, record: str, key: str) -> Callable[[Any], None]:
+    def _create_receiver(self, record: str, key: str) -> Callable[[Any], None]:
         """Return a callback that writes the gradient of a parameter into its record."""
 
         def receive_gradient(gradient: Any) -> None:
