@@ -66,7 +66,8 @@ def write_merged_page(path: Path, lang: str = "en") -> Path:
         UserError: A file cannot be read, or the page cannot be written.
     """
     time_stamp = parse_time_stamp(path)
-    paths = [path] if path.suffix == ".xlsx" else sorted(path.parent.glob(f"{MERGED_FILE_PREFIX}*_{time_stamp}{path.suffix}"))
+    pattern = f"{MERGED_FILE_PREFIX}*_{time_stamp}{path.suffix}"
+    paths = [path] if path.suffix == ".xlsx" else sorted(path.parent.glob(pattern))
     tables = [table for table_path in paths for table in _read_tables(table_path)]
     if not tables:
         raise UserError(f"{path} has no merged table.", MERGE_FIX)
@@ -90,11 +91,6 @@ def write_merged_page(path: Path, lang: str = "en") -> Path:
         values=max(len(table.names) for table in tables),
         paths=paths,
     )
-
-
-def _get_time_stamp(path: Path) -> str:
-    """Return the time stamp at the end of a file's name."""
-    return path.stem[-TIME_STAMP_LENGTH:]
 
 
 def _read_tables(path: Path) -> list[MergedTable]:
