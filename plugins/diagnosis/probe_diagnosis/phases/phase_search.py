@@ -152,11 +152,13 @@ class PhaseSearch:
 
     def find_changed_buffers(self, module_path: str) -> PhaseDifference | None:
         """Return that buffers of a module differ after the step, and agreed before it; None for none."""
-        befores, afters = (
-            [dict(_merge_values(phases.find_phases(phase))) for phases in self._both]
+        target, golden = self._both
+        before, after = (
+            measure_distances(
+                _merge_values(target.find_phases(phase)), _merge_values(golden.find_phases(phase)), self._noise
+            )
             for phase in ("buffers_before", "buffers")
         )
-        before, after = measure_distances(*befores, self._noise), measure_distances(*afters, self._noise)
         names = [
             name
             for name in after.find_beyond(0.0)
@@ -164,7 +166,7 @@ class PhaseSearch:
         ]
         if not names:
             return None
-        step_phase = self._both[0].find_phases("buffers")[-1]
+        step_phase = target.find_phases("buffers")[-1]
         statement = Statement("buffers differ after the step", "", format_worst(after, names))
         return PhaseDifference(step_phase, AFTER_BACKWARD, statement, evidence=build_evidence(after, names))
 
@@ -318,10 +320,9 @@ class PhaseSearch:
             yield PhaseDifference(behind, AFTER_BACKWARD, statement, True, build_evidence(left, changed), target.line)
 
 
-def _merge_values(step_phases: Sequence[StepPhase]) -> Iterator[tuple[str, PhaseValue | None]]:
-    """Yield the values of several phases, the first phase first."""
-    for step_phase in step_phases:
-        yield from step_phase.values.items()
+def _merge_values(step_phases: Sequence[StepPhase]) -> Values:
+    """Return the values of several phases; of values with the same name, the last one."""
+    return {name: value for step_phase in step_phases for name, value in step_phase.values.items()}
 
 
 def _flatten_single_elements(values: Values) -> Values:
