@@ -116,3 +116,49 @@ def test_runs_without_step_phases_are_compared_as_before(tmp_path: Path, probe: 
         file.unlink()
     found = answer(probe, tmp_path, *runs)
     assert (found["verdict"], found["causes"]) == ("AGREE", [])
+
+
+class TiedNet(nn.Module):
+    """A net whose embedding and head share a weight if ``is_tied``, with a normalization of the given momentum."""
+
+    def __init__(self, is_tied: bool = True, momentum: float = 0.1) -> None:
+        super().__init__()
+        self.embedding, self.norm = nn.Embedding(5, 4), nn.BatchNorm1d(4, momentum=momentum)
+        self.head = nn.Linear(4, 5, bias=False)
+        self.head.weight = nn.Parameter(self.embedding.weight.detach().clone())
+        if is_tied:
+            self.head.weight = self.embedding.weight
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.head(self.norm(self.embedding(ids)))
+
+
+def train_tied_net(path: Path, **options: Any) -> Path:
+    torch.manual_seed(0)
+    model = TiedNet(**options)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with recording(path, level="mix") as found:
+        found.start(model)
+        nn.functional.cross_entropy(model(torch.arange(5)), torch.arange(5)).backward()
+        optimizer.step()
+        found.stop()
+        found.step()
+    return path
+
+
+def test_buffers_show_an_argument_that_outputs_do_not(tmp_path: Path, probe: Probe) -> None:
+    golden = train_tied_net(tmp_path / "golden")
+    found = answer(probe, tmp_path, train_tied_net(tmp_path / "target", momentum=0.9), golden)
+    (cause,) = found["causes"]
+    assert (found["verdict"], cause["op"]) == ("DIVERGED", "Functional.batch_norm.0.forward")
+    assert "momentum" in cause["statement"] and "buffers differ after the step (norm.running_" in cause["statement"]
+
+
+def test_a_weight_that_is_tied_in_one_run_only(tmp_path: Path, probe: Probe) -> None:
+    golden = train_tied_net(tmp_path / "golden")
+    found = answer(probe, tmp_path, train_tied_net(tmp_path / "target", is_tied=False), golden)
+    statement = found["causes"][0]["statement"]
+    assert (
+        "head.weight is a parameter of its own in the target, and a second name of a tied weight in the golden"
+        in statement
+    )

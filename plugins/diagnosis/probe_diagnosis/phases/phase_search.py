@@ -29,7 +29,7 @@ from probe_diagnosis.phases.phase_differences import (
     format_worst,
 )
 from probe_diagnosis.phases.phase_distances import PhaseDistances, format_names, get_magnitude, measure_distances
-from probe_diagnosis.phases.phases_file import PhasesFile, PhaseValue
+from probe_diagnosis.phases.phases_file import PhasesFile, PhaseValue, StepPhase
 
 UNEXPLAINED_CLAUSE = (
     "leaves other parameters, although its settings and the statistics of its gradients, parameters and state are equal"
@@ -91,6 +91,22 @@ class PhaseSearch:
                 )
         return None
 
+    def find_tied_parameter(self, name: str) -> PhaseDifference | None:
+        """Return that a parameter whose gradient both runs recorded is a parameter of its own in one run only.
+
+        In the other run, its name is a second name of another parameter, because their weights are tied.
+        """
+        owned = [
+            {key for step_phase in phases.find_phases("gradient") for key in step_phase.values} for phases in self._both
+        ]
+        if not all(owned) or (name in owned[0]) == (name in owned[1]):
+            return None
+        side = 0 if name in owned[0] else 1
+        own, other = ("target", "golden") if side == 0 else ("golden", "target")
+        step_phase = self._both[side].find_phases("gradient")[0]
+        clause = f"{name} is a parameter of its own in the {own}, and a second name of a tied weight in the {other}"
+        return PhaseDifference(step_phase, UNTIL_BACKWARD, Statement(clause), evidence={"step_phase_parameter": name})
+
     def is_same_to_the_end(self) -> bool:
         """Return True if all steps of optimizers were captured in both runs, and no phase of them differs."""
         return self.are_parameters_same() and not any(any(self._compare_step(*pair)) for pair in self._pairs)
@@ -133,6 +149,26 @@ class PhaseSearch:
             for key, value in values.items()
             if value is not None and (key in names or key.rpartition(".")[0] in names)
         ]
+
+    def find_changed_buffers(self, module_path: str) -> PhaseDifference | None:
+        """Return that buffers of a module differ after the step, and agreed before it; None for none."""
+        target, golden = self._both
+        before, after = (
+            measure_distances(
+                _merge_values(target.find_phases(phase)), _merge_values(golden.find_phases(phase)), self._noise
+            )
+            for phase in ("buffers_before", "buffers")
+        )
+        names = [
+            name
+            for name in after.find_beyond(0.0)
+            if name.rpartition(".")[0] == module_path and before.times.get(name, 0.0) <= 1
+        ]
+        if not names:
+            return None
+        step_phase = target.find_phases("buffers")[-1]
+        statement = Statement("buffers differ after the step", "", format_worst(after, names))
+        return PhaseDifference(step_phase, AFTER_BACKWARD, statement, evidence=build_evidence(after, names))
 
     # -- up to the backward pass -------------------------------------------------------------
 
@@ -282,6 +318,11 @@ class PhaseSearch:
             statement = Statement(f"{optimizer} {UNEXPLAINED_CLAUSE}", "", format_worst(left, changed))
             behind = target.find_last_phase("parameters_after") or step_phase
             yield PhaseDifference(behind, AFTER_BACKWARD, statement, True, build_evidence(left, changed), target.line)
+
+
+def _merge_values(step_phases: Sequence[StepPhase]) -> Values:
+    """Return the values of several phases; of values with the same name, the last one."""
+    return {name: value for step_phase in step_phases for name, value in step_phase.values.items()}
 
 
 def _flatten_single_elements(values: Values) -> Values:

@@ -40,6 +40,15 @@ def find_moved_call(facts: RankFacts, runs: ComparedRuns) -> Finding | None:
     return None
 
 
+def can_precede(moved: Finding, keys: tuple[str, str], runs: ComparedRuns) -> bool:
+    """Return True if a run makes a moved call before another call, given by its keys in both runs."""
+    for run, moved_key, key in zip(runs.both, (moved.op, str(moved.evidence["golden_op"])), keys):
+        moved_index, index = run.find(moved_key), run.find(key)
+        if moved_index is None or index is None or moved_index <= index:
+            return True
+    return False
+
+
 def has_effect_before_optimizer(moved: Finding, runs: ComparedRuns) -> bool:
     """Return True if a moved call affects the rest only through the loss and the gradients of the step.
 

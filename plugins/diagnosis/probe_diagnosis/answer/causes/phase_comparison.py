@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from probe_core.model import Reason
 from probe_core.model.answers import Finding
-from probe_core.store.names import is_backward, is_gradient
+from probe_core.store.names import is_backward, is_gradient, parse_module_key
 from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
 from probe_diagnosis.answer.causes.findings import extend_statement
 from probe_diagnosis.answer.causes.replaced_calls import find_uncompared_calls
@@ -64,12 +64,22 @@ class PhaseComparison:
     def find_refinement(self, node: Node) -> PhaseDifference | None:
         """Return the phase of the step that refines a cause without an origin; None for none."""
         op = node.call.op
-        if node.reason.cause not in REFINABLE_CAUSES or is_gradient(op):
+        if is_gradient(op):
+            return self._find_tied_parameter(node)
+        if node.reason.cause not in REFINABLE_CAUSES:
             return None
         steps = (step for step in self._steps if step.is_effective and self._precedes(step, op))
         if self._facts.ops.is_before_modules(op):
             steps = (step for step in steps if step.step_phase.name != "batch")  # the batch is computed after the call
         return next((step for step in steps if not self._is_explained(step)), None)
+
+    def _find_tied_parameter(self, node: Node) -> PhaseDifference | None:
+        """Return that the parameter of a gradient that differs is tied to another parameter in one run only."""
+        module, row = parse_module_key(node.call.op), node.reason.value.row
+        if self._search is None or module is None:
+            return None
+        parameter = row.removeprefix(f"{node.call.op}.").partition(".")[0]
+        return self._search.find_tied_parameter(f"{module.path}.{parameter}".lstrip("."))
 
     def add_lost_updates(self, altered_calls: Sequence[Finding]) -> list[Finding]:
         """Return calls with different arguments; to the first of another dtype, add lost updates."""
@@ -98,6 +108,21 @@ class PhaseComparison:
         """Return the first backward pass that starts from another value."""
         step = None if self._search is None else self._search.find_other_loss()
         return [] if step is None else [self._create_finding(step)]
+
+    def find_calls_with_changed_buffers(self, altered_calls: Sequence[Finding]) -> list[Finding]:
+        """Return the calls with different arguments whose modules have other buffers after the step.
+
+        Such buffers are a part of the model that its outputs in training do not show, such as the running
+        statistics of a batch normalization.
+        """
+        findings = []
+        for cause in altered_calls:
+            module = parse_module_key(cause.modules[0]) if cause.modules else None
+            if self._search is not None and module is not None and "argument" in cause.evidence:
+                step = self._search.find_changed_buffers(module.path)
+                if step is not None:
+                    findings.append(add_phase_evidence(cause, step, is_stated=False))
+        return findings
 
     def find_setting(self) -> list[Finding]:
         """Return the first setting of an optimizer that differs and changes values."""

@@ -16,7 +16,7 @@ from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
 from probe_diagnosis.answer.causes.condition_causes import ConditionCauses
 from probe_diagnosis.answer.causes.detector_findings import insert_detector_findings
 from probe_diagnosis.answer.causes.findings import create_finding
-from probe_diagnosis.answer.causes.moved_calls import has_effect_before_optimizer
+from probe_diagnosis.answer.causes.moved_calls import can_precede, has_effect_before_optimizer
 from probe_diagnosis.answer.causes.phase_comparison import PhaseComparison
 from probe_diagnosis.answer.causes.precision_cause import insert_precision
 from probe_diagnosis.answer.causes.rank_causes import find_causes
@@ -153,9 +153,17 @@ class RankDiagnosis:
         return [*runs.describe_unfinished(), *runs.describe_unrecorded(), *step_phases.describe_missing_phases()]
 
     def _find_effective_move(self, selection: CallSelection) -> list[Finding]:
-        """Return the call that the golden makes at another place, unless loss and gradients show no effect of it."""
+        """Return the call that the golden makes at another place.
+
+        It is not a cause if loss and gradients show no effect of it, or if it follows the first difference in both
+        runs, and is a consequence of it.
+        """
         if self.moved_call is None:
             return []
+        if selection.reported and not selection.is_grown:
+            first = selection.reported[0].call
+            if not can_precede(self.moved_call, (first.op, first.golden_op or first.op), self.runs):
+                return []
         if not selection.reported and has_effect_before_optimizer(self.moved_call, self.runs):
             return [] if StepEffect(self.facts.ops).are_ends_same() else [self.moved_call]
         return [self.moved_call]

@@ -6,13 +6,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from probe_diagnosis.answer.causes.moved_calls import find_moved_call
+from probe_diagnosis.answer.causes.moved_calls import can_precede, find_moved_call
 from probe_diagnosis.timeline.call_columns import CallColumns
 from probe_diagnosis.timeline.compared_calls import ComparedCall
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from support.measuring import tensor_value
 
-from probe_core.model import Record, Side, Slot, Statistics
+from probe_core.model import Reason, Record, Side, Slot, Statistics
+from probe_core.model.answers import Finding
 
 A, B, MOVED = "Torch.a.0.forward", "Torch.b.0.forward", "Torch.lerp.0.forward"
 
@@ -70,3 +71,18 @@ def test_calls_that_receive_the_same_values_are_not_stated() -> None:
 def test_an_anchor_is_found_under_its_name_in_the_golden() -> None:
     statement = moved([MOVED, A], [B, MOVED], partners={A: B})
     assert statement.startswith(f"is called before {A} in the target and after it in the golden")
+
+
+@pytest.mark.parametrize(
+    ("target", "golden", "expected"),
+    [
+        ([A, MOVED, B], [A, B, MOVED], False),  # both follow A, so they may follow from it
+        ([MOVED, A, B], [A, B, MOVED], True),
+        ([A, B, MOVED], [MOVED, A, B], True),  # the golden made it before A, the target did not
+    ],
+)
+def test_a_moved_call_precedes_a_difference_if_it_does_in_a_run(
+    target: list[str], golden: list[str], expected: bool
+) -> None:
+    runs: Any = SimpleNamespace(both=(StandIn(*target, size=1.0), StandIn(*golden, size=1.0)))
+    assert can_precede(Finding(MOVED, "", Reason("order", ""), {"golden_op": MOVED}), (A, A), runs) is expected
