@@ -52,7 +52,7 @@ def _attribute(calls: CallColumns, received_line: int, backward: Record, gradien
         for slot in backward.slots
         if slot.value.kind is Kind.TENSOR and get_dtype_kind(slot.value.dtype) == "float"
     }
-    if received["distance"] > received["noise"] * max(sizes.values()):
+    if received["distance"] > received["noise"] * max(sizes.values(), default=0.0):
         return
     for line in calls.get_lines(number):
         name = calls.table.get_row_name(line, backward.key)
