@@ -83,18 +83,20 @@ class _BlockSearch:
         self._calls, self._runs = facts.ops, runs
         self._unpaired = facts.target_only, facts.golden_only
         self._partners = {key: facts.ops.golden_ops.get(number, key) for number, key in enumerate(facts.ops.keys)}
-        lines = self._calls.table.lines
+        table = self._calls.table
+        lines, self._is_source, self._is_tensor = table.lines, table.is_source, table.is_tensor
         self._multiples = np.where(lines["state"] == DIFFERS_CODE, measure_multiples(lines, lines["scale"], 0.0), 0.0)
         self._level = 0.0
         self._blocks: list[_Block] = []
 
     def list_lines(self) -> list[int]:
         """Return the lines of the table that closed blocks withdraw."""
-        calls, fields, is_source = self._calls, self._calls.table.lines, self._calls.table.is_source
-        for number in order_by_effect(calls):
+        calls, fields, is_source = self._calls, self._calls.table.lines, self._is_source
+        differs = calls.find_largest(self._multiples) > 0
+        for number in order_by_effect(calls) if differs.any() else ():
             key = calls.keys[number]
             is_forward = not (is_backward(key) or is_gradient(key) or OPTIMIZER in calls.modules[number])
-            if is_forward and not self._enter_call(number):
+            if differs[number] and is_forward and not self._enter_call(number):
                 break
         lines: set[int] = set()
         for block in filter(self._is_closed, self._blocks):
@@ -113,8 +115,8 @@ class _BlockSearch:
         limit = [max(1.0, jump * self._level) for jump in table.lines["jump"][calls.get_lines(number)].tolist()]
         multiples = self._multiples[calls.get_lines(number)].tolist()
         differing = [line for line, multiple, most in zip(calls.get_lines(number), multiples, limit) if multiple > most]
-        received = [line for line in differing if table.is_source[line] and table.is_tensor[line]]
-        returned = [line for line in differing if not table.is_source[line]]
+        received = [line for line in differing if self._is_source[line] and self._is_tensor[line]]
+        returned = [line for line in differing if not self._is_source[line]]
         block = self._find_block(number, received) if differing else None
         if block is None:
             self._level = max([self._level, *filter(isfinite, multiples)])

@@ -12,7 +12,7 @@ from math import prod, sqrt
 
 import numpy as np
 
-from probe_core.model import Kind, Quantity, Record, Side, Slot, Value
+from probe_core.model import Kind, Quantity, Record, Side, Value
 from probe_core.model.dtypes import get_dtype_kind
 from probe_core.model.run import Run
 from probe_core.store.names import is_backward
@@ -33,6 +33,7 @@ def attribute_unlike_gradients(facts: RankFacts, runs: ComparedRuns) -> None:
         found = [gradients.get(compute_fingerprint(value)) for gradients, value in zip(returned, values)]
         if found[0] is not None and found[1] is not None:
             _attribute(facts.ops, line, *found[0])
+    facts.ops.clear_caches()
 
 
 def _attribute(calls: CallColumns, received_line: int, backward: Record, gradient: str) -> None:
@@ -51,7 +52,7 @@ def _attribute(calls: CallColumns, received_line: int, backward: Record, gradien
         for slot in backward.slots
         if slot.value.kind is Kind.TENSOR and get_dtype_kind(slot.value.dtype) == "float"
     }
-    if received["distance"] > received["noise"] * max(sizes.values()):
+    if received["distance"] > received["noise"] * max(sizes.values(), default=0.0):
         return
     for line in calls.get_lines(number):
         name = calls.table.get_row_name(line, backward.key)
@@ -60,7 +61,6 @@ def _attribute(calls: CallColumns, received_line: int, backward: Record, gradien
                 lines[field][line] = received[field]
         elif not lines["scale"][line] and name in sizes:
             lines["scale"][line], lines["noise"][line] = sizes[name], received["noise"]
-    calls.clear_caches()
 
 
 def _index_gradients(run: Run, keys: Iterable[str]) -> dict[object, tuple[Record, str]]:
@@ -78,25 +78,26 @@ def _index_gradients(run: Run, keys: Iterable[str]) -> dict[object, tuple[Record
 
 
 def _iterate_received(facts: RankFacts, runs: ComparedRuns) -> Iterator[tuple[int, tuple[Value, Value]]]:
-    """Yield the lines of tensors that differ and that calls after the backward pass receive, and both values."""
+    """Yield the lines of tensors that differ and that other calls than backward calls receive, and both values."""
     calls, table = facts.ops, facts.ops.table
-    for line in np.flatnonzero(table.differs & table.is_source & table.is_tensor).tolist():
-        number = int(calls.call_numbers[line])
+    is_received = table.differs & table.is_source & table.is_tensor
+    for number in np.flatnonzero(calls.has_any(is_received)).tolist():
         key = calls.keys[number]
+        golden = calls.golden_ops.get(number, key)
         if is_backward(key):
             continue
-        golden = calls.golden_ops.get(number, key)
-        row = table.get_row_name(line, key)
-        slots = _find_slot(runs.both[0], key, row), _find_slot(runs.both[1], golden, rename_row(row, key, golden))
-        if slots[0] is not None and slots[1] is not None:
-            yield line, (slots[0].value, slots[1].value)
+        values = [_list_values(run, op) for run, op in zip(runs.both, (key, golden))]
+        for line in filter(is_received.__getitem__, calls.get_lines(number)):
+            row = table.get_row_name(line, key)
+            target_value, golden_value = values[0].get(row), values[1].get(rename_row(row, key, golden))
+            if target_value is not None and golden_value is not None:
+                yield line, (target_value, golden_value)
 
 
-def _find_slot(run: Run, key: str, row: str) -> Slot | None:
-    """Return the value of a call at a row; None if the run has none."""
-    index = run.find(key)
-    slots = () if index is None else run.record(index).slots
-    return next((slot for slot in slots if slot.name == row), None)
+def _list_values(run: Run, op: str) -> dict[str, Value]:
+    """Return the values of a call by the names of their rows."""
+    index = run.find(op)
+    return {} if index is None else {slot.name: slot.value for slot in run.record(index).slots}
 
 
 def _measure_size(value: Value, quantity: int) -> float:
