@@ -57,7 +57,7 @@ def reduction(draw: Callable[..., Tensor], n: int) -> Results:
     yield torch.stack([sums / root, means * root, parts.norm(dim=2).norm(dim=1) / root])
 
 
-def normalisation(draw: Callable[..., Tensor], n: int) -> Results:
+def normalization(draw: Callable[..., Tensor], n: int) -> Results:
     x, weight, order = draw(ROWS, n), draw(n), torch.randperm(n)
     back = torch.argsort(order)
     yield F.layer_norm(x, (n,), weight)
@@ -66,7 +66,7 @@ def normalisation(draw: Callable[..., Tensor], n: int) -> Results:
     yield (x - mean) * torch.rsqrt(x.var(1, keepdim=True, correction=0) + 1e-5) * weight
 
 
-def normalisation_backward(draw: Callable[..., Tensor], n: int) -> Results:
+def normalization_backward(draw: Callable[..., Tensor], n: int) -> Results:
     """Gradients of the weight: sums over n rows."""
     x, given, order = draw(n, ROWS), draw(n, ROWS), torch.randperm(n)
     for rows in (slice(None), order):
@@ -168,8 +168,8 @@ CLASSES: dict[str, tuple[Make, tuple[int, ...]]] = {
     "transcendental": (transcendental, (1,)),
     "optimizer": (optimizer, (1,)),
     "reduction": (reduction, LENGTHS),
-    "normalisation": (normalisation, LENGTHS),
-    "normalisation_backward": (normalisation_backward, LENGTHS),
+    "normalization": (normalization, LENGTHS),
+    "normalization_backward": (normalization_backward, LENGTHS),
     "softmax": (softmax, LENGTHS),
     "matmul": (matmul, LENGTHS),
     "convolution": (convolution, LENGTHS),

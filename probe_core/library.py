@@ -210,16 +210,16 @@ class Comparison:
 
         Each row holds ``step``, ``rank``, ``op`` and ``level``, and a cell for each column of the table.
         """
-        with closing(self._yield_batches()) as batches:
+        with closing(self._iterate_batches()) as batches:
             for pair, table, batch in batches:
                 levels = [[*Level][level].value for level in batch.verdicts.levels.tolist()]
-                rows = zip(levels, table.yield_rows(batch, all_digits=True))
+                rows = zip(levels, table.iterate_rows(batch, all_digits=True))
                 for number, op in enumerate(batch.ops):
                     place: dict[str, Cell] = {"step": pair.part, "rank": pair.rank, "op": op}
                     for level, cells in islice(rows, len(batch.lines(number))):
                         yield {**place, "level": level, **dict(zip(table.headers, cells))}
 
-    def _yield_batches(self) -> Generator[tuple[RunPair, CellTable, RowBatch], None, None]:
+    def _iterate_batches(self) -> Generator[tuple[RunPair, CellTable, RowBatch], None, None]:
         """Yield the judged batches of each pair."""
         from probe_core import engine
         from probe_core.flow.comparison import RunComparison
@@ -247,11 +247,11 @@ class Comparison:
 
     def to_dataframe(self) -> Any:
         """Return all rows as a data frame of pandas or, if that is not installed, of polars."""
-        return self._manager.find("reporters", FRAME_REPORTER, ReporterSpec).make().data_frame(self._yield_batches())
+        return self._manager.find("reporters", FRAME_REPORTER, ReporterSpec).make().data_frame(self._iterate_batches())
 
     def to_arrow(self) -> Any:
         """Return all rows as a ``pyarrow.Table``."""
-        return self._manager.find("reporters", FRAME_REPORTER, ReporterSpec).make().arrow_table(self._yield_batches())
+        return self._manager.find("reporters", FRAME_REPORTER, ReporterSpec).make().arrow_table(self._iterate_batches())
 
     def write(self, format: str, path: str | os.PathLike[str]) -> list[Path]:
         """Write the table of each pair in a format such as ``csv``, and return the files.
@@ -289,9 +289,9 @@ class Comparison:
         with execution.reserve_time_stamp():
             yield from execution.run()
             self.first, self.last = (
-                list(execution.yield_conclusions(stage)) for stage in (AnswerStage.FIRST, AnswerStage.LAST)
+                list(execution.iterate_conclusions(stage)) for stage in (AnswerStage.FIRST, AnswerStage.LAST)
             )
-            self.asked = list(execution.yield_conclusions(AnswerStage.ASKED)) or self.asked
+            self.asked = list(execution.iterate_conclusions(AnswerStage.ASKED)) or self.asked
             self._finished = execution.finished
 
     @contextmanager

@@ -127,6 +127,8 @@ def parse_yaml(text: str) -> Any:
     """
     import yaml
 
+    sizes: dict[int, int] = {}
+
     class Loader(yaml.SafeLoader):
         """A safe loader that counts nodes before it constructs objects."""
 
@@ -134,35 +136,34 @@ def parse_yaml(text: str) -> Any:
 
         def compose_node(self, parent: Any, index: Any) -> Any:
             event = self.peek_event()  # type: ignore[no-untyped-call]
-            is_alias = isinstance(event, yaml.AliasEvent)
-
-            def refuse(why: str) -> None:
-                raise yaml.composer.ComposerError(None, None, why, event.start_mark)
-
+            if self.depth == MAX_DEPTH:
+                self.refuse(event, f"values are nested more than {MAX_DEPTH} deep")
             self.depth += 1
-            if self.depth > MAX_DEPTH:
-                refuse(f"values are nested more than {MAX_DEPTH} deep")
             node: Any = super().compose_node(parent, index)
             self.depth -= 1
-            if is_alias:
-                if id(node) not in sizes:
-                    refuse("an alias refers to a value that contains it")
-                return node
-            if isinstance(node, yaml.ScalarNode):
-                if len(node.value) > MAX_SCALAR_LENGTH and not node.tag.endswith(":str"):
-                    refuse(f"a number or a date of more than {MAX_SCALAR_LENGTH} characters")
-                children: list[Any] = []
-            elif isinstance(node, yaml.SequenceNode):
-                children = node.value
+            if not isinstance(event, yaml.AliasEvent):
+                problem = _count_nodes(node, sizes)
             else:
-                children = [part for pair in node.value for part in pair]
-            sizes[id(node)] = 1 + sum(sizes[id(child)] for child in children)
-            if sizes[id(node)] > MAX_NODES:
-                refuse(f"it expands to more than {MAX_NODES:,} values")
+                problem = "" if id(node) in sizes else "an alias refers to a value that contains it"
+            if problem:
+                self.refuse(event, problem)
             return node
 
-    sizes: dict[int, int] = {}
+        def refuse(self, event: Any, problem: str) -> None:
+            raise yaml.composer.ComposerError(None, None, problem, event.start_mark)
+
     return yaml.load(text, Loader=Loader)
+
+
+def _count_nodes(node: Any, sizes: dict[int, int]) -> str:
+    """Add the number of nodes in a yaml node to ``sizes``, and return the limit that it exceeds; empty for none."""
+    children: list[Any] = []
+    if not isinstance(node.value, str):  # a sequence of nodes, or a mapping as pairs of nodes
+        children = [part for item in node.value for part in (item if isinstance(item, tuple) else [item])]
+    elif len(node.value) > MAX_SCALAR_LENGTH and not node.tag.endswith(":str"):
+        return f"a number or a date of more than {MAX_SCALAR_LENGTH} characters"
+    sizes[id(node)] = 1 + sum(sizes[id(child)] for child in children)
+    return f"it expands to more than {MAX_NODES:,} values" if sizes[id(node)] > MAX_NODES else ""
 
 
 def describe_yaml_error(error: Exception) -> str:

@@ -86,10 +86,7 @@ def select_contributions(plan: Plan, manager: Manager, mode: Mode, *, is_debug: 
     output: Output | None = manager.make_first("outputs", OutputSpec)
     output_metrics = () if output is None else output.find_metrics(plan, manager, mode)
     table = manager.find("tables", mode.value, TableSpec)
-    requested = [manager.find("policies", name, PolicySpec) for name in plan.policies]
-    policies = [spec for spec in requested if mode in spec.modes]
-    if requested and not policies:
-        raise _create_policy_error(plan.policies[0], requested[0], mode)
+    policies = _find_requested_policies(plan, manager, mode)
     policy = policies[0] if policies else manager.find("policies", table.policy, PolicySpec)
     names = dict.fromkeys(name for spec in users for name in spec.policies)
     further = [*policies[1:], *(manager.find("policies", name, PolicySpec) for name in names)]
@@ -105,6 +102,19 @@ def select_contributions(plan: Plan, manager: Manager, mode: Mode, *, is_debug: 
         [*policy.metrics, *used, *output_metrics],
         plan.metrics,
     )
+
+
+def _find_requested_policies(plan: Plan, manager: Manager, mode: Mode) -> list[PolicySpec]:
+    """Return the policies of a plan that can judge data of a mode, or raise UserError if none of them can."""
+    requested = [manager.find("policies", name, PolicySpec) for name in plan.policies]
+    policies = [spec for spec in requested if mode in spec.modes]
+    if requested and not policies:
+        needed = " or ".join(mode.value for mode in requested[0].modes)
+        raise UserError(
+            f'The policy "{plan.policies[0]}" judges runs that hold {needed}, and these hold {mode.value}.',
+            f"{RECORD_FIXES[requested[0].modes[0]]}, or choose another policy.",
+        )
+    return policies
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,14 +392,6 @@ def _check_verdicts(verdicts: Any, count: int, method: str) -> VerdictColumn:
     if not isinstance(verdicts, VerdictColumn) or len(verdicts.codes) != count:
         raise TypeError(f"{method} must return a VerdictColumn with a verdict for each row")
     return verdicts
-
-
-def _create_policy_error(name: str, spec: PolicySpec, mode: Mode) -> UserError:
-    needed = " or ".join(mode.value for mode in spec.modes)
-    return UserError(
-        f'The policy "{name}" judges runs that hold {needed}, and these hold {mode.value}.',
-        f"{RECORD_FIXES[spec.modes[0]]}, or choose another policy.",
-    )
 
 
 def _check_measurement(measured: Any) -> Measurement:

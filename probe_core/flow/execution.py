@@ -106,11 +106,11 @@ class PlanExecution:
         if self.has_several_pairs and any(result.interrupted for result in self.finished):
             raise KeyboardInterrupt
 
-    def yield_conclusions(self, stage: AnswerStage) -> Iterator[Conclusion]:
+    def iterate_conclusions(self, stage: AnswerStage) -> Iterator[Conclusion]:
         """Yield the conclusions that are printed at a stage."""
         for name in self.plan.answers if stage is AnswerStage.ASKED else self.manager.names("answers"):
             spec = self.manager.find("answers", name, AnswerSpec)
-            if spec.given == stage:
+            if spec.given is stage:
                 answerer: Answerer = spec.make()
                 with blame_plugin(spec.title, spec.origin):
                     if isinstance(answerer, RevisingAnswerer):

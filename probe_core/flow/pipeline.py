@@ -72,23 +72,8 @@ def compare_opened(
     if finder is None:
         reason = str(opened.manager.create_missing_error("finders", "suspects")).replace("\n", " ")
         draft.notes.append(f"there is no verdict. {reason}")
-    with ExitStack() as discarding:
-        discarding.callback(result_files.discard)
-        witnesses = _create_witnesses(comparison, pair)
-        for witness in witnesses:
-            discarding.callback(witness.discard)
-        try:
-            judged_batches = judge_batches(batches, opened.manager, opened.note_failure)
-            _process_batches(judged_batches, comparison, draft, result_files, finder, witnesses)
-        except KeyboardInterrupt:
-            draft.interrupted = True
-        is_partial = draft.interrupted  # a finder may set it as well
-        if finder is not None:
-            _add_answer(draft, finder, comparison, pair)
-        files = result_files.close(draft.answer if opened.plan.answer else None, interrupted=is_partial)
-        discarding.pop_all()
-    files += [witness.close(interrupted=is_partial) for witness in witnesses]
-    files += comparison.runs.write_pairs(pair)
+    judged_batches = judge_batches(batches, opened.manager, opened.note_failure)
+    files = _write_files(judged_batches, comparison, pair, draft, result_files, finder)
     report = draft.build(
         suspects=tuple(finder.found) if finder is not None else (),
         first_failure=finder.first_failure if finder is not None else None,
@@ -98,6 +83,34 @@ def compare_opened(
         faults=tuple(result_files.faults),
     )
     return result_files.complete(report, comparison.runs.hints.explaining)
+
+
+def _write_files(
+    batches: Iterable[RowBatch],
+    comparison: RunComparison,
+    pair: RunPair,
+    draft: ReportDraft,
+    result_files: ResultFiles,
+    finder: Finder | None,
+) -> list[Path]:
+    """Write the judged batches and the verdict, and return the files; an error discards all files."""
+    with ExitStack() as discarding:
+        discarding.callback(result_files.discard)
+        witnesses = _create_witnesses(comparison, pair)
+        for witness in witnesses:
+            discarding.callback(witness.discard)
+        try:
+            _process_batches(batches, comparison, draft, result_files, finder, witnesses)
+        except KeyboardInterrupt:
+            draft.interrupted = True
+        is_partial = draft.interrupted  # a finder may set it as well
+        if finder is not None:
+            _add_answer(draft, finder, comparison, pair)
+        answer = draft.answer if comparison.opened.plan.answer else None
+        files = result_files.close(answer, interrupted=is_partial)
+        discarding.pop_all()
+    files += [witness.close(interrupted=is_partial) for witness in witnesses]
+    return [*files, *comparison.runs.write_pairs(pair)]
 
 
 def _create_draft(comparison: RunComparison, pair: RunPair, check: RowCheck) -> ReportDraft:

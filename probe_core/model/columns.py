@@ -239,8 +239,11 @@ class ColumnsBuilder:
             self._transfers[line] = transfer
         if omission:
             self._omissions[line] = omission
+        self._add_statistics(line, statistics)
+
+    def _add_statistics(self, line: int, statistics: Statistics) -> None:
         high, low, mean, norm = statistics
-        if type(high) is type(low) is type(mean) is type(norm) is float:
+        if type(high) is type(low) is type(mean) is type(norm) is float:  # as in most lines
             self._types += b"\1\1\1\1"
             self._numbers.extend(statistics)  # type: ignore[arg-type]
         else:

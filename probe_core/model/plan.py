@@ -12,12 +12,17 @@ from typing import Any
 from probe_core.files.location import is_remote
 
 DEFAULT_FORMATS = ("xlsx",)
-TIME_STAMP_FORMAT = "%Y%m%d%H%M%S"
+TIME_STAMP_FORMAT, TIME_STAMP_PATTERN, TIME_STAMP_LENGTH = "%Y%m%d%H%M%S", "[0-9]{14}", 14
 
 
 def get_time_stamp() -> str:
     """Return the current time in the format of the result files' names."""
     return time.strftime(TIME_STAMP_FORMAT)
+
+
+def parse_time_stamp(path: Path) -> str:
+    """Return the time stamp at the end of the name of a result file."""
+    return path.stem[-TIME_STAMP_LENGTH:]
 
 
 class StackMode(str, Enum):

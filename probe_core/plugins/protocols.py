@@ -343,7 +343,7 @@ class CellTable(Protocol):
 
     headers: Sequence[str]
 
-    def yield_rows(self, batch: RowBatch, *, all_digits: bool = False) -> Iterator[Sequence[Cell]]:
+    def iterate_rows(self, batch: RowBatch, *, all_digits: bool = False) -> Iterator[Sequence[Cell]]:
         """Yield the cells of each row of a batch."""
 
 

@@ -162,7 +162,10 @@ class AnswerSpec(Spec):
 
     policies: tuple[str, ...] = ()
     metrics: Mapping[Mode, tuple[str, ...]] = field(default_factory=dict)
-    given: AnswerStage | str = AnswerStage.ASKED
+    given: AnswerStage = AnswerStage.ASKED
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "given", AnswerStage(self.given))  # plugins for version 0.2 give its value
 
 
 @dataclass(frozen=True, slots=True)

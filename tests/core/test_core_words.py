@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from probe_diagnosis.frames import own_frame
+from probe_diagnosis.frames import find_own_frame
 from probe_recording.reading.leaves import leaf_of
 
 import probe_core
@@ -54,8 +54,8 @@ class _Hooks:
 
 def test_a_plugin_contributes_its_files_and_frames() -> None:
     frames = ("File /x/site-packages/mine/nn.py, line 1", "File /home/train.py, line 2")
-    assert own_frame(frames) == frames[0]
+    assert find_own_frame(frames) == frames[0]
     manager = manager_of(mine=_Hooks())  # type: ignore[arg-type]
     assert manager.record_files() == (("dump.json", "debug.json"), ("calls.mine",))
-    assert own_frame(frames) == frames[1]
+    assert find_own_frame(frames) == frames[1]
     FRAMEWORK_FRAMES.discard("-packages/mine/")

@@ -120,7 +120,7 @@ def test_the_files_of_a_mapping() -> None:
 def test_the_call_stacks_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """A path that is no UTF-8, and a line of code with a direction mark."""
     lines = ["File /home/\udce9/a.py, line 1, in f, \n x = 1  # 中文 \u202e\x9b"]
-    monkeypatch.setattr(sites, "lines_of", lambda stack: lines)
+    monkeypatch.setattr(sites, "list_stack_lines", lambda stack: lines)
     stacks = sites.StackTable()
     stacks.add("Torch.abs.0.forward", (-7, 0))
     text = stacks.text()

@@ -14,7 +14,7 @@ from probe_recording.keeping.band import load_band_rule
 from probe_recording.keeping.event import Cause, NoRise
 from probe_recording.keeping.options import DEFAULT_BYTES, DEFAULT_EVENT_COUNT
 from probe_recording.keeping.readings import QuantityKind
-from probe_recording.keeping.watched import MAX_SERIES
+from probe_recording.keeping.watched_values import MAX_OBSERVED_LOSSES
 from test_pages import ROOT, blocks
 from torch import nn
 
@@ -102,7 +102,7 @@ def test_the_page_states_the_numbers_of_the_rule() -> None:
         f"by the same rule with a factor of {rule.smallest_rise['size']}", f"before {needed} values are known",
         f"after {rule.least_steps} of them in a row", f"changed by a factor of {rule.setting_factor} or more",
         f"{DEFAULT_EVENT_COUNT} unless it is given", f"{DEFAULT_BYTES >> 20} MiB unless it is given",
-        f"Each of up to {MAX_SERIES} losses",
+        f"Each of up to {MAX_OBSERVED_LOSSES} losses",
     ):  # fmt: skip
         assert part in text, part
     for kind in (*Cause, *NoRise, *QuantityKind):

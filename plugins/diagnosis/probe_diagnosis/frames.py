@@ -21,26 +21,26 @@ def shorten_frame(frame: str) -> str:
     return frame if match is None else f"{PureWindowsPath(match[1]).name}, {match[2]}"
 
 
-def own_frames(frames: Sequence[str]) -> Iterator[str]:
+def select_own_frames(frames: Sequence[str]) -> Iterator[str]:
     """Yield the frames outside framework and recorder, innermost first, each on one line."""
     for frame in frames:
         if not any(part in frame for part in FRAMEWORK_FRAMES):
             yield " ".join(frame.split())
 
 
-def own_frame(frames: Sequence[str]) -> str:
+def find_own_frame(frames: Sequence[str]) -> str:
     """Return the innermost frame outside framework and recorder; empty if there is none."""
-    return next(own_frames(frames), "")
+    return next(select_own_frames(frames), "")
 
 
-def entering_frame(frames: Sequence[str]) -> str:
+def find_entering_frame(frames: Sequence[str]) -> str:
     """Return the frame that calls the framework or a recorded module from outside; empty if there is none.
 
     It is the own frame around the outermost frame of the framework, such as the line of a training loop that
     calls the model.
     """
     places = [place for place, frame in enumerate(frames) if any(part in frame for part in FRAMEWORK_FRAMES)]
-    return own_frame(frames[places[-1] + 1 :] if places else frames)
+    return find_own_frame(frames[places[-1] + 1 :] if places else frames)
 
 
 def load_stacks(run: Run, path: Path | None) -> None:
@@ -50,7 +50,7 @@ def load_stacks(run: Run, path: Path | None) -> None:
             run.use_stacks(path)
 
 
-def frames_of(run: Run, op: str) -> tuple[str, ...]:
+def find_frames(run: Run, op: str) -> tuple[str, ...]:
     """Return the frames of an op, innermost first, among the loaded stacks.
 
     A backward call, which no line makes, has the frames of its forward call unless it has frames of its own.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from probe_core.model import Mode
 from probe_core.plugins.hookspecs import hookimpl
-from probe_core.plugins.specs import AnswerSpec, FinderSpec, JudgeSpec, Option, OptionSpec
+from probe_core.plugins.specs import AnswerSpec, AnswerStage, FinderSpec, JudgeSpec, Option, OptionSpec
 
 FIRST_DIFFERENCE = "first_difference"
 """Name of the answer that ``-da`` asks for, and of the policy that it needs."""
@@ -20,8 +20,8 @@ def probe_judges() -> list[JudgeSpec]:
                   "probe_diagnosis.judges.regions:RegionJudge", order=20),
         JudgeSpec("rounding", "passes gradients that are rounding of sums that cancel",
                   "probe_diagnosis.judges.rounding:RoundingJudge", order=30),
-        JudgeSpec("uninitialised", "skips uninitialised memory",
-                  "probe_diagnosis.judges.uninitialised:UninitialisedJudge", order=40),
+        JudgeSpec("uninitialised", "skips uninitialized memory",
+                  "probe_diagnosis.judges.uninitialized:UninitializedJudge", order=40),
     ]  # fmt: skip
 
 
@@ -39,7 +39,7 @@ def probe_answers() -> list[AnswerSpec]:
     """Return the verdict on every comparison, and the answer of ``-da``."""
     return [
         AnswerSpec("verdict", "the verdict on all ranks", "probe_diagnosis.answer.verdict.answerer:VerdictAnswerer",
-                   given="first"),
+                   given=AnswerStage.FIRST),
         AnswerSpec(FIRST_DIFFERENCE, "the first difference over all ranks",
                    "probe_diagnosis.first_difference.answer:FirstDifferences", policies=(FIRST_DIFFERENCE,),
                    metrics={Mode.TENSOR: ("statistics",)}),

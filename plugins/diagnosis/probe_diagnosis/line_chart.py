@@ -34,7 +34,7 @@ def draw_chart(
         mark: The step to mark; None for none.
         is_logarithmic: True for a logarithmic axis that fits the values; otherwise the axis ends at 0 and 1.
     """
-    heights = [[_height(value, is_logarithmic) for value in line.values] for line in lines]
+    heights = [[_compute_height(value, is_logarithmic) for value in line.values] for line in lines]
     known = [height for line in heights for height in line if height is not None]
     if not known:
         return ""
@@ -48,11 +48,11 @@ def draw_chart(
         y = TOP + (HEIGHT - TOP - BOTTOM) * (high - height) / (high - low)
         return round(x, 1), round(y, 1)
 
-    parts = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img">', *_axes(steps, (low, high), is_logarithmic)]
+    parts = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img">', *_draw_axes(steps, (low, high), is_logarithmic)]
     for number, (line, points) in enumerate(zip(lines, heights)):
         color = COLORS[number % len(COLORS)]
         placed = [None if height is None else place(step, height) for step, height in zip(steps, points)]
-        parts.append(_path(placed, color))
+        parts.append(_draw_path(placed, color))
         place_of_title = f'x="{LEFT + 110 * number}" y="11" font-size="10"'
         parts.append(f'<text {place_of_title} fill="{color}">{escape(line.title)}</text>')
         if mark is not None and mark in steps and (dot := placed[list(steps).index(mark)]) is not None:
@@ -60,7 +60,7 @@ def draw_chart(
     return "".join([*parts, "</svg>"])
 
 
-def _height(value: float | None, is_logarithmic: bool) -> float | None:
+def _compute_height(value: float | None, is_logarithmic: bool) -> float | None:
     if value is None or not math.isfinite(value):
         return None
     if not is_logarithmic:
@@ -68,7 +68,7 @@ def _height(value: float | None, is_logarithmic: bool) -> float | None:
     return math.log10(value) if value > 0 else None
 
 
-def _axes(steps: Sequence[int], limits: tuple[float, float], is_logarithmic: bool) -> list[str]:
+def _draw_axes(steps: Sequence[int], limits: tuple[float, float], is_logarithmic: bool) -> list[str]:
     bottom = HEIGHT - BOTTOM
     labels = [f"{10**limit:.1e}" if is_logarithmic else f"{limit:g}" for limit in limits]
     common = 'font-size="10" fill="#5a6472"'
@@ -81,7 +81,7 @@ def _axes(steps: Sequence[int], limits: tuple[float, float], is_logarithmic: boo
     ]
 
 
-def _path(points: Sequence[tuple[float, float] | None], color: str) -> str:
+def _draw_path(points: Sequence[tuple[float, float] | None], color: str) -> str:
     stride = max(1, -(-len(points) // MAX_POINTS))
     commands, is_pen_down = [], False
     for point in points[::stride]:

@@ -139,7 +139,7 @@ def _measure_call(runner: Replayer, call: Call) -> CallResult:
         results = getattr(replay_perturbed(), direction)
         if not isinstance(results, tuple):
             return None
-        return next((_to_array(result.reference) for result in results if result.name == name), None)
+        return next((_convert_to_array(result.reference) for result in results if result.name == name), None)
 
     forward, backward = (
         _measure_direction(call, direction, results, partial(find_perturbed_reference, direction))
@@ -163,7 +163,7 @@ def _measure_direction(
     for result in results:
         output = Output(
             call.api,
-            _to_array(result.reference),
+            _convert_to_array(result.reference),
             result.recorded,
             moved=partial(find_perturbed_reference, result.name),
             direction=direction,
@@ -177,5 +177,5 @@ def _measure_direction(
     return tuple(measurements) or doubt
 
 
-def _to_array(reference: np.ndarray[Any, Any]) -> Array:
+def _convert_to_array(reference: np.ndarray[Any, Any]) -> Array:
     return Array(reference, reference.dtype.name)

@@ -7,7 +7,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from probe_diagnosis.api import own_frame
+from probe_diagnosis.api import find_own_frame
 from probe_precheck.api import RunnerOptions
 from probe_precheck.calls import RecordedCalls, require_arguments
 from probe_precheck.checking import find_runner_spec
@@ -78,7 +78,7 @@ class RankResult:
         step: The directory of the step; empty if there is only one.
         rank: The number of the rank.
         calls: The calls that are done, in the order of the run once all are.
-        beyond: The results that rounding does not explain, in the order of the run.
+        unexplained_results: The results that rounding does not explain, in the order of the run.
         unfinished: The number of calls that were not reached.
         note: The reason why records may be missing at the end of the run; empty if none are.
     """
@@ -87,7 +87,7 @@ class RankResult:
     step: str = ""
     rank: int = 0
     calls: list[CallResult] = field(default_factory=list)
-    beyond: list[UnexplainedResult] = field(default_factory=list)
+    unexplained_results: list[UnexplainedResult] = field(default_factory=list)
     unfinished: int = 0
     note: str = ""
 
@@ -193,7 +193,7 @@ def _explain_rank(result: RankResult, order: ExplainOptions, manager: Manager) -
         finally:
             result.calls.sort(key=lambda done: places[done.name])
             result.unfinished = total - len(result.calls)
-            result.beyond += _find_unexplained(run, result)
+            result.unexplained_results += _find_unexplained(run, result)
     return True
 
 
@@ -238,7 +238,7 @@ def _find_unexplained(run: Run, result: RankResult) -> Iterator[UnexplainedResul
             yield UnexplainedResult(
                 f"{call.name}.{direction}",
                 worst,
-                own_frame(run.stack_of(forward) or ()),
+                find_own_frame(run.stack_of(forward) or ()),
                 run.construct.ancestors(forward),
                 result.step,
                 result.rank,

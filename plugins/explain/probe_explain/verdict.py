@@ -29,17 +29,17 @@ class ExplainCause:
     """Record with a result that rounding does not explain.
 
     Attributes:
-        beyond: The record of an API that is off the most, a forward if any is.
-        same: Names of the other records of this API that are off.
+        worst_result: The result of an API with the largest error; of a forward call, if rounding does not explain one.
+        other_records: Names of the other records of this API with results that rounding does not explain.
     """
 
-    beyond: UnexplainedResult
-    same: tuple[str, ...] = ()
+    worst_result: UnexplainedResult
+    other_records: tuple[str, ...] = ()
 
     @property
     def statement(self) -> str:
         """Clause whose subject is the call."""
-        measured = self.beyond.measured
+        measured = self.worst_result.measured
         if measured.apart:
             elements = "1 element is" if measured.apart == 1 else f"{measured.apart:,} elements are"
             return (
@@ -173,17 +173,17 @@ def _group_unjudged(reasons: dict[str, str], explanation: Explanation) -> tuple[
 
 
 def _find_causes(explanation: Explanation) -> tuple[ExplainCause, ...]:
-    """Return a cause for each API: a forward if any is off, for backwards read what it left behind."""
+    """Return a cause for each API: the worst forward call, because backward calls read what the forward calls saved."""
     by_api: dict[str, list[UnexplainedResult]] = {}
     for rank in explanation.ranks:
-        for beyond in rank.beyond:
-            by_api.setdefault(beyond.op.rpartition(".")[0].rpartition(".")[0], []).append(beyond)
+        for result in rank.unexplained_results:
+            by_api.setdefault(result.op.rpartition(".")[0].rpartition(".")[0], []).append(result)
     causes = []
     for results in by_api.values():
-        forwards = [beyond for beyond in results if beyond.op.endswith(FORWARD)]
-        worst = max(forwards or results, key=lambda beyond: get_severity_key(beyond.measured))
-        causes.append(ExplainCause(worst, tuple(beyond.op for beyond in results if beyond is not worst)))
-    return tuple(sorted(causes, key=lambda cause: get_severity_key(cause.beyond.measured), reverse=True))
+        forwards = [result for result in results if result.op.endswith(FORWARD)]
+        worst = max(forwards or results, key=lambda result: get_severity_key(result.measured))
+        causes.append(ExplainCause(worst, tuple(result.op for result in results if result is not worst)))
+    return tuple(sorted(causes, key=lambda cause: get_severity_key(cause.worst_result.measured), reverse=True))
 
 
 def _decide_outcome(
@@ -197,7 +197,7 @@ def _decide_outcome(
     some = f"{len(judged):,}" if judged else "none"
     share = f"{some} of {recorded:,} records were computed again"
     if causes:
-        worst = causes[0].beyond
+        worst = causes[0].worst_result
         where = f", at {worst.where}" if worst.where else ""
         rank = f"on rank {worst.rank}, " if _has_ranks(explanation) or worst.rank else ""
         return ExplainOutcome.INTRODUCED, f"{rank}{worst.op} {causes[0].statement}{where}"

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from probe_matching.gradients import owners
-from probe_matching.options import maps_names
+from probe_matching.gradients import find_owners
+from probe_matching.options import has_name_mappings
 from probe_matching.view import View
 
 from probe_core.errors import format_count
@@ -41,7 +41,7 @@ class OlderDump:
     def views(self, plan: Plan, manager: Manager, target: Run, golden: Run) -> Views | None:
         """Return both runs in common names; None for runs of one tool and level, or with a mapping file."""
         is_older = [isinstance(run, LegacyRun) for run in (target, golden)]
-        if maps_names(plan) or not any(is_older) or target.is_debug or golden.is_debug:
+        if has_name_mappings(plan) or not any(is_older) or target.is_debug or golden.is_debug:
             return None
         if target.header.framework != golden.header.framework:
             return None
@@ -110,7 +110,7 @@ class OuterCallView(View):
         index = self._run.find(f"{record.key.removesuffix('backward')}forward")
         if index is None:
             return paths
-        owner_paths = iter(owners(record, self._run.record(index)))
+        owner_paths = iter(find_owners(record, self._run.record(index)))
         return [next(owner_paths) if slot.side is Side.OUTPUT else slot.path for slot in record.slots]
 
 

@@ -20,10 +20,17 @@ __getattr__ = create_exporter(
     __name__,
     {"api": " ".join(api.__all__)},
     former={
-        "gradients": "owners",
-        "likeness": "comparable",
-        "options": "maps_names",
-        "user_maps": "api_entries with_entries",
+        "gradients": "find_owners",
+        "likeness": "select_comparable_slots",
+        "options": "has_name_mappings",
+        "user_maps": "add_entries create_api_entries",
         "view": "ALONE View",
+    },
+    renamed={
+        "api_entries": "create_api_entries",
+        "comparable": "select_comparable_slots",
+        "maps_names": "has_name_mappings",
+        "owners": "find_owners",
+        "with_entries": "add_entries",
     },
 )

@@ -24,10 +24,10 @@ from probe_matching.paths import ModulePathTranslator
 from probe_matching.specs import NameRule
 from probe_matching.translated import TranslatedRun
 from probe_matching.user_maps import (
+    add_entries,
     read_api_mapping,
     read_cell_mapping,
     read_layer_mapping,
-    with_entries,
 )
 from probe_matching.written import write_pairs
 
@@ -71,7 +71,7 @@ class CommonNameViewer:
         table, is_reversed, notes = _find_name_table(manager, *frameworks) if is_across else (NameTable(), False, [])
         if mappings.api_mapping is not None:
             entries, problems = read_api_mapping(mappings.api_mapping)
-            table = with_entries(table, entries)
+            table = add_entries(table, entries)
             notes += problems
         translator = _create_path_translator(mappings, target, notes)
         target_dialect, golden_dialect = (table.target, table.source) if is_reversed else (table.source, table.target)

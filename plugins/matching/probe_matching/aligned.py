@@ -23,7 +23,13 @@ from probe_core.model.plan import Plan
 from probe_core.model.run import Construct, Run
 from probe_core.store.names import canonicalize, drop_count, is_backward, is_debug, is_gradient
 from probe_matching.alignment import CallCodes, align
-from probe_matching.likeness import ModulePlace, comparable, get_content, get_form, parse_place
+from probe_matching.likeness import (
+    ModuleCall,
+    get_content_key,
+    get_shape_key,
+    parse_module_call,
+    select_comparable_slots,
+)
 from probe_matching.regions import find_regions, pair_edges
 
 
@@ -78,9 +84,9 @@ class _Streams:
         target_streams, golden_streams = self._streams
         for home, calls in target_streams.items():
             pairs.update(_align_streams(calls, golden_streams.get(self._find_partner(home), [])))
-        golden_modules = {parse_place(key): index for index, key in enumerate(golden.names())}
+        golden_modules = {parse_module_call(key): index for index, key in enumerate(golden.names())}
         for index, key in enumerate(target.names()):
-            place = parse_place(key)
+            place = parse_module_call(key)
             if place is not None and place[1] == "backward":
                 partner = golden_modules.get(self._homes.get(place, place))
                 if partner is not None:
@@ -103,13 +109,11 @@ class _Streams:
         pairs.update(_align_streams(*rest))
         return pairs.items()
 
-    def _group_by_module(
-        self, run: Run, common_places: set[ModulePlace]
-    ) -> dict[ModulePlace | None, list[_StreamCall]]:
+    def _group_by_module(self, run: Run, common_places: set[ModuleCall]) -> dict[ModuleCall | None, list[_StreamCall]]:
         """Return the forward calls of a run by the innermost module around them that both runs have."""
-        streams: dict[ModulePlace | None, list[_StreamCall]] = {}
+        streams: dict[ModuleCall | None, list[_StreamCall]] = {}
         for record in run.records():
-            if parse_place(record.key) is None and not is_debug(record.key) and not is_backward(record.key):
+            if parse_module_call(record.key) is None and not is_debug(record.key) and not is_backward(record.key):
                 streams.setdefault(self._find_home(run, record.key, common_places), []).append(
                     self._create_call(run, record)
                 )
@@ -119,7 +123,9 @@ class _Streams:
         run = self._runs[side]
         keys = enumerate(run.names())
         return [
-            self._create_call(run, run.record(i)) for i, key in keys if is_backward(key) and parse_place(key) is None
+            self._create_call(run, run.record(i))
+            for i, key in keys
+            if is_backward(key) and parse_module_call(key) is None
         ]
 
     def _has_forward_call(self, side: int, call: _StreamCall) -> bool:
@@ -156,9 +162,9 @@ class _Streams:
         """Return the calls of modules by their paths."""
         streams: dict[str, list[_StreamCall]] = {}
         for record in run.records():
-            place = parse_place(record.key)
+            place = parse_module_call(record.key)
             if place is not None and place[1] == "forward":
-                content = tuple(get_content(slot) for slot in record.slots if slot.value.kind is Kind.TENSOR)
+                content = tuple(get_content_key(slot) for slot in record.slots if slot.value.kind is Kind.TENSOR)
                 kind = self._encode(place[:2])
                 codes = kind, self._encode_mode(run, record), self._encode((kind, content))
                 streams.setdefault(place[0], []).append(_StreamCall(record.index, *codes, record.key))
@@ -182,34 +188,34 @@ class _Streams:
             groups.setdefault(parent, []).append(call)
         return groups
 
-    def _pair_homes(self) -> dict[ModulePlace, ModulePlace]:
+    def _pair_homes(self) -> dict[ModuleCall, ModuleCall]:
         """Return the modules around calls that both runs have, of the target and of the golden."""
         target, golden = self._runs
         golden_places = _collect_places(golden.construct)
         homes = {place: place for place in _collect_places(target.construct) & golden_places}
-        recorded = {parse_place(key) for run in self._runs for key in run.names()}
+        recorded = {parse_module_call(key) for run in self._runs for key in run.names()}
         homes = {home: partner for home, partner in homes.items() if home not in recorded}
         for index, partner_index in self._modules_paired.items():
-            home, partner = parse_place(target.names()[index]), parse_place(golden.names()[partner_index])
+            home, partner = parse_module_call(target.names()[index]), parse_module_call(golden.names()[partner_index])
             assert home is not None and partner is not None
             homes[home] = partner
             homes[home[0], "backward", home[2]] = partner[0], "backward", partner[2]
         return homes
 
-    def _find_partner(self, home: ModulePlace | None) -> ModulePlace | None:
+    def _find_partner(self, home: ModuleCall | None) -> ModuleCall | None:
         return None if home is None else self._homes[home]
 
-    def _find_home(self, run: Run, key: str, common_places: set[ModulePlace]) -> ModulePlace | None:
+    def _find_home(self, run: Run, key: str, common_places: set[ModuleCall]) -> ModuleCall | None:
         for module in run.construct.ancestors(key):
-            place = parse_place(module)
+            place = parse_module_call(module)
             if place is not None and place in common_places:
                 return place
         return None
 
     def _create_call(self, run: Run, record: Record) -> _StreamCall:
-        slots = comparable(record, self._is_loose)
-        kind = drop_count(record.key), tuple(get_form(slot) for slot in slots)
-        content = tuple(get_content(slot) for slot in slots if slot.value.kind is Kind.TENSOR)
+        slots = select_comparable_slots(record, self._is_loose)
+        kind = drop_count(record.key), tuple(get_shape_key(slot) for slot in slots)
+        content = tuple(get_content_key(slot) for slot in slots if slot.value.kind is Kind.TENSOR)
         scalars = tuple((slot.path, slot.value.statistics.max) for slot in slots if slot.value.kind is Kind.SCALAR)
         codes = self._encode(kind), self._encode_mode(run, record), self._encode((kind, content))
         return _StreamCall(record.index, *codes, canonicalize(record.key), self._encode(("arguments", scalars)))
@@ -229,8 +235,8 @@ def _pair_backward_keys(target: str, golden: str) -> Iterable[tuple[str, str]]:
         yield f"{target.removesuffix('forward')}backward", f"{golden.removesuffix('forward')}backward"
 
 
-def _collect_places(construct: Construct) -> set[ModulePlace]:
-    return {place for place in map(parse_place, construct.modules()) if place is not None}
+def _collect_places(construct: Construct) -> set[ModuleCall]:
+    return {place for place in map(parse_module_call, construct.modules()) if place is not None}
 
 
 def _pair_named_records(target: Run, golden: Run) -> Iterable[tuple[int, int]]:
@@ -248,7 +254,7 @@ def _pair_named_records(target: Run, golden: Run) -> Iterable[tuple[int, int]]:
 
 def _get_stable_name(key: str) -> object:
     if is_debug(key) or is_gradient(key):
-        return parse_place(canonicalize(key)) or canonicalize(key)
+        return parse_module_call(canonicalize(key)) or canonicalize(key)
     return None
 
 

@@ -11,7 +11,7 @@ from probe_core.model.plan import Plan
 from probe_core.model.run import Run
 from probe_core.store.names import canonicalize, drop_count
 from probe_matching.alignment import CallCodes, align
-from probe_matching.likeness import comparable
+from probe_matching.likeness import select_comparable_slots
 
 
 class FuzzyMatcher:
@@ -57,6 +57,6 @@ class FuzzyMatcher:
 
 
 def _compute_signature(record: Record, is_loose: bool) -> object:
-    slots = comparable(record, is_loose)
+    slots = select_comparable_slots(record, is_loose)
     places = tuple((slot.side, slot.path, slot.value.extent) for slot in slots)
     return drop_count(record.key), places

@@ -8,11 +8,9 @@ from collections.abc import Sequence
 from probe_core.model import Kind, Record, Side, Slot
 from probe_core.model.dtypes import get_dtype_kind
 
-UNKNOWN_OWNER = None
 
-
-def owners(backward: Record, forward: Record) -> list[str | None]:
-    """Return the path of the input that each output of a backward call is the gradient of, or UNKNOWN.
+def find_owners(backward: Record, forward: Record) -> list[str | None]:
+    """Return the path of the input that each output of a backward call is the gradient of; None if it is unknown.
 
     Recorders write gradients in the order of the inputs (with null for inputs without gradient, or without
     them), or in the framework's own order. Shapes decide between these. If they are ambiguous, as for a
@@ -59,14 +57,14 @@ def _match_in_order(gradients: Sequence[Slot], inputs: Sequence[Slot]) -> dict[s
 
 
 def _match_greedily(gradients: Sequence[Slot], inputs: Sequence[Slot]) -> dict[str, str]:
-    owners: dict[str, str] = {}
+    find_owners: dict[str, str] = {}
     rest = iter(inputs)
     for slot in gradients:
         owner = next((candidate for candidate in rest if candidate.value.extent == slot.value.extent), None)
         if owner is None:
             return {}
-        owners[slot.path] = owner.path
-    return owners
+        find_owners[slot.path] = owner.path
+    return find_owners
 
 
 def _match_by_shape(gradients: Sequence[Slot], inputs: Sequence[Slot]) -> dict[str, str]:

@@ -40,7 +40,7 @@ class NameMappings:
         return any(file is not None for file in (self.api_mapping, self.cell_mapping, self.layer_mapping))
 
 
-def maps_names(plan: Plan) -> bool:
+def has_name_mappings(plan: Plan) -> bool:
     """Return True if the user asks for names to be mapped (``-am``, ``-cm``, ``-lm``)."""
     mappings = NameMappings.from_plan(plan)
     return mappings.across or mappings.has_files

@@ -14,7 +14,7 @@ from probe_core.matching.matching import NO_PARTNER, Matching, Region
 from probe_core.model import Kind, Record, Slot
 from probe_core.model.run import Run
 from probe_core.store.names import parse_module_key
-from probe_matching.likeness import get_content, is_unpaired
+from probe_matching.likeness import get_content_key, is_unpaired
 
 
 def find_regions(target: Run, golden: Run, partner_by_index: dict[int, int]) -> Iterator[Region]:
@@ -173,7 +173,7 @@ def _compute_likeness(edge_value: _EdgeValue) -> object:
     Return None if the content is uniform or unknown.
     """
     numbers = edge_value.slot.value.statistics
-    content = get_content(edge_value.slot)
+    content = get_content_key(edge_value.slot)
     if content is None or (numbers.max is not None and numbers.max == numbers.min):
         return None
     return edge_value.slot.value.extent, content, edge_value.is_of_module

@@ -10,7 +10,7 @@ from probe_core.model import Kind, Record, Side, Slot, Statistics, Value
 from probe_core.model.dtypes import get_dtype_kind
 from probe_core.model.run import MAX_CACHED_SLOTS, Construct, Run
 from probe_core.store.names import BACKWARD, FORWARD, ApiKey, parse_api_key, parse_module_key
-from probe_matching.gradients import owners
+from probe_matching.gradients import find_owners
 from probe_matching.name_table import UNCHANGED_SLOTS, Dialect, Positions
 from probe_matching.view import View
 
@@ -22,7 +22,7 @@ class TranslatedRun(View):
     """A view of a run under common names, with the same slot numbers as the run.
 
     Calls are numbered across all spellings of an API; a backward call has the number of its forward call.
-    Across frameworks, calls are recognised by their tensors alone, dtypes are reduced to their sorts (a value
+    Across frameworks, calls are recognized by their tensors alone, dtypes are reduced to their sorts (a value
     may be Float32 in one framework and float64 in the other), and gradients get the places of their inputs.
 
     Attributes:
@@ -159,7 +159,7 @@ class TranslatedRun(View):
         forward = self._find_forward_record(record.key)
         if forward is None or (not self.is_loose and self._own.places(api).inputs is None):
             return [slot.path for slot in record.slots]
-        owner_paths = iter(owners(record, forward))
+        owner_paths = iter(find_owners(record, forward))
         inputs = (slot for slot in forward.slots if slot.side is Side.INPUT)
         places = {slot.path: self._find_forward_path(api, slot) for slot in inputs}
         outputs = self._own.places(api).outputs

@@ -45,10 +45,10 @@ def read_api_mapping(path: Path) -> tuple[list[ApiEntry], list[str]]:
     Raises:
         UserError: The file cannot be read, or is not a list of entries.
     """
-    return api_entries(_load(path, "-am"), f"The API mapping {path}")
+    return create_api_entries(_load(path, "-am"), f"The API mapping {path}")
 
 
-def api_entries(value: Any, what: str) -> tuple[list[ApiEntry], list[str]]:
+def create_api_entries(value: Any, what: str) -> tuple[list[ApiEntry], list[str]]:
     """Return the entries in a parsed yaml file, without those whose lists differ in length.
 
     Args:
@@ -88,7 +88,7 @@ def api_entries(value: Any, what: str) -> tuple[list[ApiEntry], list[str]]:
     return entries, problems
 
 
-def with_entries(table: NameTable, entries: Sequence[ApiEntry]) -> NameTable:
+def add_entries(table: NameTable, entries: Sequence[ApiEntry]) -> NameTable:
     """Return the table with entries of a user or a plugin, which replace its own."""
     apis, slots = dict(table.source.apis), dict(table.source.slots)
     for entry in entries:

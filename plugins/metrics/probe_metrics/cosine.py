@@ -36,7 +36,7 @@ class Cosine(GroupMetric):
         return [
             build_column(
                 np.clip(value, -1.0, 1.0),
-                (~sums.aligned, MISALIGNED),
+                (~sums.is_aligned, MISALIGNED),
                 (find_zero_dimensional(group), NO_DIMENSIONS),
                 (sums.tally.size == 1, Measurement.absent("one_element")),
                 (target_zero & golden_zero, Measurement(1.0)),

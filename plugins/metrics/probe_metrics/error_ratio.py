@@ -28,6 +28,6 @@ class ErrorRatio(GroupMetric):
     def measure_group(self, group: PairGroup) -> list[MeasurementColumn]:
         """Return the shares below 1/1000 and below 5/1000, or the reasons why there are none."""
         sums = group.once(compute_group_sums)
-        absent = (~sums.aligned, MISALIGNED), (find_zero_dimensional(group), NO_DIMENSIONS)
+        absent = (~sums.is_aligned, MISALIGNED), (find_zero_dimensional(group), NO_DIMENSIONS)
         tally = sums.tally
         return [build_column(count / tally.size, *absent) for count in (tally.below_one, tally.below_five)]

@@ -28,4 +28,4 @@ class Euclidean(GroupMetric):
         """Return the distances, or the reasons why there are none."""
         sums = group.once(compute_group_sums)
         no_dimensions = find_zero_dimensional(group)
-        return [build_column(sums.distance, (~sums.aligned, MISALIGNED), (no_dimensions, NO_DIMENSIONS))]
+        return [build_column(sums.distance, (~sums.is_aligned, MISALIGNED), (no_dimensions, NO_DIMENSIONS))]

@@ -16,7 +16,7 @@ from probe_core.model.columns import Array
 from probe_core.model.dtypes import get_dtype_kind
 from probe_core.model.measure import PairGroup
 from probe_metrics.kernel import compute_group_sums
-from probe_metrics.statistics import as_float, is_number
+from probe_metrics.statistics import convert_to_float, is_number
 from probe_metrics.thresholds import load_thresholds
 
 EXACT_REASON = Reason("exact")
@@ -85,7 +85,7 @@ class ExactStatistics:
         """Yield a text for each statistic that differs, and True if rounding cannot explain it."""
         names = ("max", "min", "mean", "norm")
         scale = max(
-            (abs(as_float(end)) for end in golden.statistics[:2] if is_number(end)),
+            (abs(convert_to_float(end)) for end in golden.statistics[:2] if is_number(end)),
             default=0.0,
         )
         for name, number, reference in zip(names, target.statistics, golden.statistics):
@@ -96,7 +96,7 @@ class ExactStatistics:
                 if is_number(number) is is_number(reference):
                     yield text, True
                 continue
-            first, second = as_float(number), as_float(reference)
+            first, second = convert_to_float(number), convert_to_float(reference)
             if first != first and second != second:
                 continue
             if name in ("max", "min"):
@@ -109,10 +109,10 @@ class ExactStatistics:
 
 def _is_same_in_float32(number: Statistic, reference: Statistic) -> bool:
     """Return True for large integers that are equal in float32, if one side was recorded in float32."""
-    if type(number) is type(reference) is int or abs(as_float(reference)) < MAX_EXACT_FLOAT32:
+    if type(number) is type(reference) is int or abs(convert_to_float(reference)) < MAX_EXACT_FLOAT32:
         return False
     with np.errstate(over="ignore"):
-        return bool(np.float32(as_float(number)) == np.float32(as_float(reference)))
+        return bool(np.float32(convert_to_float(number)) == np.float32(convert_to_float(reference)))
 
 
 def _is_exact(dtype: np.dtype[Any]) -> bool:

@@ -19,7 +19,7 @@ from probe_metrics.dtype_limits import get_eps, get_smallest
 from probe_metrics.exact import format_scalars
 from probe_metrics.kernel import Sums, compute_group_sums
 from probe_metrics.masked import are_masked, estimate_hidden_count, is_masked, measure_unmasked
-from probe_metrics.statistics import as_float, is_number
+from probe_metrics.statistics import convert_to_float, is_number
 from probe_metrics.thresholds import load_thresholds
 
 DIFFERS, AGREES = "differs", "agrees"
@@ -122,9 +122,9 @@ class FirstDifference(GroupPolicy):
         lines = np.arange(len(group))
         quantity = np.full(len(group), Quantity.RMS)
         self._judge_distances(verdicts, lines, distance, scale, noise, floor, quantity)
-        are_odd = ~pair_sums.aligned | are_masked(tally.golden_min, tally.golden_max) | (noise == 0)
+        are_odd = ~pair_sums.is_aligned | are_masked(tally.golden_min, tally.golden_max) | (noise == 0)
         for place in np.flatnonzero((tally.equal == 0) & are_odd).tolist():
-            verdict = self._judge_elements(group[place], pair_sums.row(place))
+            verdict = self._judge_elements(group[place], pair_sums.get_row(place))
             if verdict is not None:
                 verdicts[place] = verdict
         return verdicts
@@ -136,7 +136,7 @@ class FirstDifference(GroupPolicy):
         """
         tally = pair_sums.tally
         target, golden = (slot.value for slot in pair.slots)
-        if not pair_sums.aligned:
+        if not pair_sums.is_aligned:
             parts = measure_unmasked(pair)
             if parts is None:
                 return _create_error("nan or inf at different positions")
@@ -239,12 +239,16 @@ class FirstDifference(GroupPolicy):
     def _judge_statistics(self, target: Value, golden: Value) -> Verdict:
         statistics = list(zip(STATISTIC_NAMES, target.statistics, golden.statistics))
         numbers = [
-            (name, as_float(number), as_float(reference))
+            (name, convert_to_float(number), convert_to_float(reference))
             for name, number, reference in statistics
             if is_number(number) and is_number(reference)
         ]
         for name, value, reference in statistics:
-            if type(value) is type(reference) is int and value != reference and as_float(value) == as_float(reference):
+            if (
+                type(value) is type(reference) is int
+                and value != reference
+                and convert_to_float(value) == convert_to_float(reference)
+            ):
                 return _create_error(f"{name} {value} against {reference}")
             if isinstance(value, (bool, str)) and isinstance(reference, (bool, str)) and value != reference:
                 return _create_error(f"{name} {value!r:.24} against {reference!r:.24}")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from probe_core.model import Colour, Mark, Mode, Reason, Row, Side
-from probe_metrics.statistics import as_float, is_number
+from probe_metrics.statistics import convert_to_float, is_number
 from probe_metrics.thresholds import load_thresholds
 
 
@@ -36,14 +36,14 @@ class Highlight:
         for position, view in enumerate(views):
             if view.row.pair.target is None:
                 continue
-            red = list(self._red(view, sources))
-            reasons = red or list(self._yellow(view, sources))
+            red = list(self._find_red_marks(view, sources))
+            reasons = red or list(self._find_yellow_marks(view, sources))
             if reasons:
                 codes = tuple(Reason(code) for code in dict.fromkeys(reasons))
                 marks[position] = Mark(Colour.RED if red else Colour.YELLOW, codes)
         return marks
 
-    def _red(self, view: _View, sources: Sequence[_View]) -> Iterator[str]:
+    def _find_red_marks(self, view: _View, sources: Sequence[_View]) -> Iterator[str]:
         if view.nonfinite:
             yield "mark_nonfinite"
         elif view.absolute is not None and view.absolute > self._limits["absolute"]:
@@ -63,13 +63,13 @@ class Highlight:
         if view.mode is Mode.STATISTICS and view.usable and view.relative > self._limits["relative"]:
             yield "mark_relative"
 
-    def _yellow(self, view: _View, sources: Sequence[_View]) -> Iterator[str]:
+    def _find_yellow_marks(self, view: _View, sources: Sequence[_View]) -> Iterator[str]:
         if view.is_output and view.usable:
             pairs = (
-                ("mark_magnitude", self._larger_by_an_order),
-                ("mark_ratio_drop", self._ratio_drops),
-                ("mark_relative_jump", self._relative_jumps),
-                ("mark_cosine_drop", self._cosine_drops),
+                ("mark_magnitude", self._is_order_larger),
+                ("mark_ratio_drop", self._has_ratio_drop),
+                ("mark_relative_jump", self._has_relative_jump),
+                ("mark_cosine_drop", self._has_cosine_drop),
             )
             for code, fires in pairs:
                 if any(fires(source, view) for source in sources):
@@ -77,23 +77,23 @@ class Highlight:
         if view.row.pair.requires_grad_differs:
             yield "mark_requires_grad"
 
-    def _larger_by_an_order(self, source: _View, output: _View) -> bool:
+    def _is_order_larger(self, source: _View, output: _View) -> bool:
         limits = self._limits["magnitude"]
         before, after = source.absolute or 0.0, output.absolute or 0.0
         if not (math.inf > before > limits["absolute"] and after > limits["absolute"] and after >= before):
             return False
         return bool(after >= before * 10 ** limits["orders"])
 
-    def _ratio_drops(self, source: _View, output: _View) -> bool:
+    def _has_ratio_drop(self, source: _View, output: _View) -> bool:
         if source.ratio is None or output.ratio is None:
             return False
         return bool(source.ratio - output.ratio > self._limits["ratio_drop"])
 
-    def _relative_jumps(self, source: _View, output: _View) -> bool:
+    def _has_relative_jump(self, source: _View, output: _View) -> bool:
         limits = self._limits["relative_jump"]
         return bool(output.relative > limits["output"] and source.relative < limits["input"])
 
-    def _cosine_drops(self, source: _View, output: _View) -> bool:
+    def _has_cosine_drop(self, source: _View, output: _View) -> bool:
         if source.cosine is None or output.cosine is None:
             return False
         return bool(source.cosine - output.cosine > self._limits["cosine_drop"])
@@ -113,12 +113,12 @@ class _View:
         self.cosine = measured["cosine.Cosine"].number if tensor else None
         target, golden = row.pair.target, row.pair.golden
         ends = () if target is None else target.value.statistics[:2]
-        self.nonfinite = any(is_number(end) and not math.isfinite(as_float(end)) for end in ends)
+        self.nonfinite = any(is_number(end) and not math.isfinite(convert_to_float(end)) for end in ends)
         maxima = [slot.value.statistics.max for slot in (target, golden) if slot is not None]
         self.usable = self.absolute is not None and len(maxima) == 2 and all(map(is_number, maxima))
         self.relative = 0.0
         if self.usable and self.absolute is not None:
-            self.relative = self.absolute / max(least_maximum, abs(as_float(maxima[1])))
+            self.relative = self.absolute / max(least_maximum, abs(convert_to_float(maxima[1])))
 
     @property
     def is_output(self) -> bool:

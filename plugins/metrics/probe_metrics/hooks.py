@@ -105,12 +105,12 @@ def probe_highlighters() -> list[HighlightSpec]:
 @hookimpl
 def probe_standards() -> list[StandardSpec]:
     """Return the precision standards of the pre-check."""
-    from probe_precheck.api import StandardSpec
+    from probe_precheck.api import JudgedOutputs, StandardSpec
 
     return [
         StandardSpec("binary_consistency", "no element differs",
                      "probe_metrics.standards.binary_consistency:BinaryConsistency",
-                     "二进制一致法", "Binary Consistency", APIS_FILE, "exact"),
+                     "二进制一致法", "Binary Consistency", APIS_FILE, JudgedOutputs.EXACT),
         StandardSpec("absolute_threshold", "no element's error is over its bound",
                      "probe_metrics.standards.absolute_threshold:AbsoluteThreshold",
                      "绝对阈值法", "Absolute Threshold", APIS_FILE),
@@ -124,21 +124,25 @@ def probe_standards() -> list[StandardSpec]:
                      "累积误差比对法", "Accumulative Error", APIS_FILE),
         StandardSpec("benchmark_ratio", "errors no larger than the GPU's, by their ratio",
                      "probe_metrics.standards.benchmark_ratio:BenchmarkRatio",
-                     "标杆比对法", "Benchmark Ratio", APIS_FILE, "rest"),
+                     "标杆比对法", "Benchmark Ratio", APIS_FILE, JudgedOutputs.REST),
     ]  # fmt: skip
 
 
 @hookimpl
 def probe_status_rules() -> list[StatusRuleSpec]:
     """Return the first stages of the pre-check: for every framework, and for MindSpore."""
-    from probe_precheck.api import StatusRuleSpec
+    from probe_precheck.api import Column, StatusRuleSpec
+
+    result, details = (
+        tuple(Column(*names) for names in table) for table in (MINT_RESULT_COLUMNS, MINT_DETAILS_COLUMNS)
+    )
 
     return [
         StatusRuleSpec("first_stage", "cosine, largest error and shares of small relative errors; exact for "
                        "integers", "probe_metrics.standards.first_stage:FirstStage"),
         StatusRuleSpec("mint_stage", "cosine and largest error for mindspore, and the verdict of the API's "
                        "standard beside it", "probe_metrics.standards.mint_stage:MintStage", "mindspore",
-                       result=MINT_RESULT_COLUMNS, details=MINT_DETAILS_COLUMNS),
+                       result=result, details=details),
     ]  # fmt: skip
 
 

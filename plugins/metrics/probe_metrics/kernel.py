@@ -33,7 +33,7 @@ class Sums(NamedTuple):
 
     Attributes:
         tally: Counts, extrema and sums as the engine computed them.
-        aligned: False if nan or inf are at different places; then no other field has a meaning.
+        is_aligned: False if nan or inf are at different places; then no other field has a meaning.
         target_largest: The largest modulus of the target's finite elements; 0 if it has none.
         golden_largest: The same of the golden.
         target_norm: The L2 norm of the target.
@@ -43,7 +43,7 @@ class Sums(NamedTuple):
     """
 
     tally: Tally
-    aligned: bool
+    is_aligned: bool
     target_largest: float
     golden_largest: float
     target_norm: float
@@ -56,7 +56,7 @@ class GroupSums(NamedTuple):
     """The sums of the pairs of a group: the fields of ``Sums`` as columns."""
 
     tally: Tallies
-    aligned: Array
+    is_aligned: Array
     target_largest: Array
     golden_largest: Array
     target_norm: Array
@@ -64,7 +64,7 @@ class GroupSums(NamedTuple):
     distance: Array
     dot_of_units: Array
 
-    def row(self, place: int) -> Sums:
+    def get_row(self, place: int) -> Sums:
         """Return the sums of one pair."""
         tally, *columns = self
         return Sums(tally[place], *(column.item(place) for column in columns))
@@ -72,7 +72,7 @@ class GroupSums(NamedTuple):
 
 def compute_sums(pair: OpenPair) -> Sums:
     """Return the sums over all elements of a pair, which metrics share by ``pair.once(compute_sums)``."""
-    return compute_group_sums(PairGroup([pair])).row(0)
+    return compute_group_sums(PairGroup([pair])).get_row(0)
 
 
 def compute_group_sums(group: PairGroup) -> GroupSums:

@@ -31,4 +31,4 @@ class Mape(GroupMetric):
         sums = group.once(compute_group_sums)
         count = sums.tally.finite
         mean = sums.tally.relative / np.maximum(count, 1)
-        return [build_column(mean, (~sums.aligned, MISALIGNED), (count == 0, NOTHING_FINITE))]
+        return [build_column(mean, (~sums.is_aligned, MISALIGNED), (count == 0, NOTHING_FINITE))]

@@ -10,7 +10,7 @@ import numpy as np
 from probe_core.model import Value
 from probe_core.model.measure import OpenPair
 from probe_metrics.dtype_limits import get_eps
-from probe_metrics.statistics import as_float, is_number
+from probe_metrics.statistics import convert_to_float, is_number
 from probe_metrics.tally import Array
 from probe_metrics.thresholds import load_thresholds
 
@@ -44,7 +44,7 @@ def estimate_hidden_count(value: Value) -> float | None:
     """
     if not all(map(is_number, value.statistics[:3])):
         return None
-    high, low, mean = (as_float(number) for number in value.statistics[:3])
+    high, low, mean = (convert_to_float(number) for number in value.statistics[:3])
     size = math.prod(value.shape or ())
     if not (math.isfinite(low) and math.isfinite(mean) and low):
         return None

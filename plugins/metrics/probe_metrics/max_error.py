@@ -29,4 +29,4 @@ class MaxError(GroupMetric):
         """Return the largest absolute and relative errors, or the reason why there are none."""
         sums = group.once(compute_group_sums)
         errors = sums.tally.max_absolute, sums.tally.max_relative
-        return [build_column(error, (~sums.aligned, MISALIGNED)) for error in errors]
+        return [build_column(error, (~sums.is_aligned, MISALIGNED)) for error in errors]

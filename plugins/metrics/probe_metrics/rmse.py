@@ -30,4 +30,4 @@ class Rmse(GroupMetric):
         sums = group.once(compute_group_sums)
         count = sums.tally.finite
         error = sums.distance / np.sqrt(np.maximum(count, 1))
-        return [build_column(error, (~sums.aligned, MISALIGNED), (count == 0, NOTHING_FINITE))]
+        return [build_column(error, (~sums.is_aligned, MISALIGNED), (count == 0, NOTHING_FINITE))]

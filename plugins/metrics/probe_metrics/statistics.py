@@ -39,13 +39,13 @@ class StatisticsDifference(BatchMetric):
             relatives = abs(differences / references)
         is_zero = references == 0
         reasons = np.select([~are_numbers, differences != differences], [1, 2])
-        columns = [_column(differences, reasons)]
+        columns = [_build_columns(differences, reasons)]
         reasons = np.select([reasons > 0, is_zero, relatives != relatives], [reasons, 3, 2])
-        columns.append(_column(relatives, reasons))
+        columns.append(_build_columns(relatives, reasons))
         return [column for four in columns for column in four]
 
 
-def _column(numbers: Array, reasons: Array) -> list[MeasurementColumn]:
+def _build_columns(numbers: Array, reasons: Array) -> list[MeasurementColumn]:
     """Return the four columns of numbers, with codes of reasons for those that do not exist."""
     columns = []
     for place in range(4):
@@ -74,7 +74,7 @@ def is_number(value: Statistic) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def as_float(value: Statistic) -> float:
+def convert_to_float(value: Statistic) -> float:
     """Return a recorded number as float64; one beyond the range of float64 is inf or -inf."""
     assert isinstance(value, (int, float))
     try:

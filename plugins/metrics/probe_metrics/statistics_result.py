@@ -17,6 +17,9 @@ from probe_metrics.statistics import are_number
 from probe_metrics.thresholds import load_thresholds
 
 STATISTIC_NAMES = ("max", "min", "mean", "norm")
+PASS_VERDICT = Verdict(Level.PASS, "")
+UNPAIRED_VERDICT = Verdict(Level.WARNING, NOT_AVAILABLE, measured=False)
+OTHER_SHAPE_VERDICT = Verdict(Level.ERROR, NOT_AVAILABLE, (Reason("evidence", "the shapes differ"),))
 
 
 class StatisticsResult(BatchPolicy):
@@ -56,34 +59,28 @@ class StatisticsResult(BatchPolicy):
 
     def judge_batch(self, batch: RowBatch) -> VerdictColumn:
         """Return the verdict on each row."""
-        verdicts = VerdictColumn(
-            [PASS_VERDICT, UNPAIRED_VERDICT, OTHER_SHAPE_VERDICT], np.where(batch.obstacles == 0, 0, 2)
-        )
+        is_open = batch.obstacles == 0
+        verdicts = VerdictColumn([PASS_VERDICT, UNPAIRED_VERDICT, OTHER_SHAPE_VERDICT], np.where(is_open, 0, 2))
         verdicts.codes[~batch.is_matched] = 1
-        is_judged = batch.obstacles == 0
-        types, ref_types = (side.column("types") for side in (batch.target, batch.golden))
-        is_tensor = is_judged & (batch.target.column("kind") == TENSOR)
-        is_recorded = ((types != NONE) & (ref_types != NONE)).any(axis=1)
+        target_types, golden_types = (side.column("types") for side in (batch.target, batch.golden))
+        is_tensor = is_open & (batch.target.column("kind") == TENSOR)
+        is_recorded = ((target_types != NONE) & (golden_types != NONE)).any(axis=1)
         for line in np.flatnonzero(is_tensor & ~is_recorded).tolist():
-            is_unrecorded = (types[line] == NONE).all() and (ref_types[line] == NONE).all()
+            is_unrecorded = (target_types[line] == NONE).all() and (golden_types[line] == NONE).all()
             verdicts[line] = Verdict(Level.SKIP if is_unrecorded else Level.WARNING, "", measured=False)
+        is_exact = is_tensor & is_exact_dtype(batch.target) & is_exact_dtype(batch.golden)
         differs = ~batch.equal_statistics
         exceeds_limit = differs & (self._compute_relative_errors(batch) > self._max_relative_error)
-        is_exact = is_tensor & is_exact_dtype(batch.target) & is_exact_dtype(batch.golden)
-        needs_verdict = exceeds_limit.any(axis=1) | batch.scalars_differ | (is_exact & differs.any(axis=1))
-        needs_verdict &= is_judged & (is_recorded | ~is_tensor)
         is_significant = exceeds_limit & self._find_significant(batch)
+        needs_verdict = exceeds_limit.any(axis=1) | batch.scalars_differ | (is_exact & differs.any(axis=1))
+        needs_verdict &= is_open & (is_recorded | ~is_tensor)
         for line in np.flatnonzero(needs_verdict).tolist():
-            target, golden = (slot.value for slot in batch.pair(line)[:2] if slot is not None)
             is_warning = bool(exceeds_limit[line].any())
             if is_exact[line]:
-                verdicts[line] = self._judge_exact(target, golden, is_warning=is_warning)
-                continue
-            if batch.scalars_differ[line]:
-                texts = [format_scalars(target, golden)]
+                verdicts[line] = self._judge_exact(*_get_values(batch, line), is_warning=is_warning)
             else:
-                texts = [_format_statistic(target, golden, index) for index in np.flatnonzero(is_significant[line])[:1]]
-            verdicts[line] = _create_verdict(texts, is_warning=is_warning)
+                texts = _list_evidence(batch, line, np.flatnonzero(is_significant[line]))
+                verdicts[line] = _create_verdict(texts, is_warning=is_warning)
         return verdicts
 
     def _judge_exact(self, target: Value, golden: Value, *, is_warning: bool) -> Verdict:
@@ -101,37 +98,47 @@ class StatisticsResult(BatchPolicy):
     def _compute_relative_errors(self, batch: RowBatch) -> Array:
         """Return the relative errors of the statistics.
 
-        They are inf for numbers that are not finite, and for statistics of which neither side is a number. They are 0
-        if one side is a number and the other is not.
+        * Two finite numbers have the relative error of the class; equal numbers, and two nan, have 0.
+        * Numbers of which one is nan or inf have inf.
+        * Two texts or booleans have inf, because there is no error to measure; the caller ignores equal texts.
+        * All other pairs have 0: null on one side is ignored.
         """
         sides = batch.target, batch.golden
-        numbers, references = (side.column("numbers") for side in sides)
-        types, ref_types = (side.column("types") for side in sides)
-        are_numbers, are_references = map(are_number, sides)
+        numbers, golden_numbers = (side.column("numbers") for side in sides)
+        types, golden_types = (side.column("types") for side in sides)
+        is_number, is_golden_number = map(are_number, sides)
         with np.errstate(all="ignore"):
-            errors = abs((numbers - references) / references)
+            errors = abs((numbers - golden_numbers) / golden_numbers)
             errors_near_zero = abs(numbers) / (abs(numbers) + self._magnitude_offset)
-        errors = np.where(references == 0, errors_near_zero, errors)
-        errors[~(np.isfinite(numbers) & np.isfinite(references))] = math.inf
-        errors[(numbers == references) | (np.isnan(numbers) & np.isnan(references))] = 0.0
-        are_not_numbers = ~are_numbers & ~are_references & (types != NONE) & (ref_types != NONE)
-        return np.select([are_numbers & are_references, are_not_numbers], [errors, math.inf], 0.0)
+        errors = np.where(golden_numbers == 0, errors_near_zero, errors)
+        errors[~(np.isfinite(numbers) & np.isfinite(golden_numbers))] = math.inf
+        errors[(numbers == golden_numbers) | (np.isnan(numbers) & np.isnan(golden_numbers))] = 0.0
+        is_text = ~is_number & ~is_golden_number & (types != NONE) & (golden_types != NONE)
+        return np.select([is_number & is_golden_number, is_text], [errors, math.inf], 0.0)
 
     def _find_significant(self, batch: RowBatch) -> Array:
         """Return True for differences that are not small relative to the tensor's largest magnitude."""
         sides = batch.target, batch.golden
-        numbers, references = (side.column("numbers") for side in sides)
-        extreme_magnitudes = np.where(are_number(batch.golden)[:, :2], abs(references[:, :2]), 0.0)
+        numbers, golden_numbers = (side.column("numbers") for side in sides)
+        extreme_magnitudes = np.where(are_number(batch.golden)[:, :2], abs(golden_numbers[:, :2]), 0.0)
         magnitude = np.where(np.isfinite(extreme_magnitudes), extreme_magnitudes, 0.0).max(axis=1)
         with np.errstate(all="ignore"):
-            is_small = abs(numbers - references) <= self._min_share_of_magnitude * magnitude[:, None]
+            is_small = abs(numbers - golden_numbers) <= self._min_share_of_magnitude * magnitude[:, None]
         is_significant: Array = ~(are_number(batch.target) & is_small)
         return is_significant
 
 
-PASS_VERDICT = Verdict(Level.PASS, "")
-UNPAIRED_VERDICT = Verdict(Level.WARNING, NOT_AVAILABLE, measured=False)
-OTHER_SHAPE_VERDICT = Verdict(Level.ERROR, NOT_AVAILABLE, (Reason("evidence", "the shapes differ"),))
+def _get_values(batch: RowBatch, line: int) -> tuple[Value, Value]:
+    target, golden = (slot.value for slot in batch.pair(line)[:2] if slot is not None)
+    return target, golden
+
+
+def _list_evidence(batch: RowBatch, line: int, significant_indices: Array) -> list[str]:
+    """Return the scalars that differ, or the first statistic that differs significantly."""
+    target, golden = _get_values(batch, line)
+    if batch.scalars_differ[line]:
+        return [format_scalars(target, golden)]
+    return [_format_statistic(target, golden, index) for index in significant_indices[:1]]
 
 
 def _create_verdict(evidence_texts: list[str], *, is_warning: bool) -> Verdict:

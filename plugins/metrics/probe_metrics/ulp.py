@@ -49,7 +49,7 @@ class Ulp(GroupMetric):
         count = tally.finite
         absent = (
             (np.array([_units(pair) is None for pair in group], bool), Measurement.absent("no_number")),
-            (~sums.aligned, MISALIGNED),
+            (~sums.is_aligned, MISALIGNED),
             (count == 0, NOTHING_FINITE),
         )
         means = (number / np.maximum(count, 1) for number in (tally.ulp, tally.over_limit))

@@ -10,7 +10,7 @@ from probe_mindspore.debugger import PrecisionDebugger
 
 
 class MsprobeStep(Callback):  # type: ignore[misc]
-    """A callback that records each training step of ``Model.train`` as a step of the run.
+    """A callback that records each training step of ``Model.train``, under the name that msprobe gives it.
 
     Args:
         debugger: The debugger of the process.
@@ -31,9 +31,9 @@ class MsprobeStep(Callback):  # type: ignore[misc]
 
 
 class MsprobeInitStep(Callback):  # type: ignore[misc]
-    """A callback that continues the numbers of steps in a training that is resumed."""
+    """A callback that continues the step numbers of a resumed training."""
 
     def on_train_begin(self, run_context: Any) -> None:
         """Set the number of the first step to the number of steps that the model has trained."""
-        debugger: Any = PrecisionDebugger  # the method of the class acts on the debugger of the process
+        debugger: Any = PrecisionDebugger  # set_init_step may be called on the class
         debugger.set_init_step(run_context.original_args().cur_step_num)

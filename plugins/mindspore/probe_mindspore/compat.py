@@ -17,7 +17,7 @@ from mindspore import Parameter, Tensor, nn, ops
 from mindspore.common.seed import _KERNEL_SEED
 from mindspore.ops.composite import base
 from mindspore.ops.operations._inner_ops import Generator as GeneratorOp
-from probe_recording.sites import Stack, frames_of
+from probe_recording.sites import Stack, list_stack_frames
 
 from probe_core.errors import UserError
 
@@ -54,7 +54,7 @@ def get_identity(node: Node) -> int:
     return int(node._unique_id())
 
 
-def number_of(node: Node) -> int:
+def get_node_number(node: Node) -> int:
     """Return the number of a node, in the order in which nodes were made; 0 for inputs and parameters."""
     number = int(node._sequence_nr())
     return 0 if number >= MIN_LEAF_NUMBER else number + 1
@@ -165,7 +165,7 @@ _RECOMPUTE_FUNCTIONS = ("bprop", "recompute")
 
 def is_recompute(stack: Stack) -> bool:
     """Return True if activation recomputation runs the call with this stack a second time."""
-    return any(name in _RECOMPUTE_FUNCTIONS and file.endswith(_RECOMPUTE) for file, name in frames_of(stack))
+    return any(name in _RECOMPUTE_FUNCTIONS and file.endswith(_RECOMPUTE) for file, name in list_stack_frames(stack))
 
 
 class EagerSwitch:

@@ -7,9 +7,10 @@ from probe_recording.api import Process
 
 
 class MindSporeProcess(Process):
-    """A process that uses MindSpore: its rank in the default communication group."""
+    """The rank of a MindSpore process, from its default communication group."""
 
-    rank_variable, size_variable = "RANK_ID", "RANK_SIZE"
+    rank_variable = "RANK_ID"
+    size_variable = "RANK_SIZE"
 
     def _group(self) -> tuple[int, int] | None:
         if not communication.GlobalComm.INITED:

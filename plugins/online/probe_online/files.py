@@ -20,12 +20,15 @@ from probe_precheck.tables import Tables
 
 from probe_core.errors import UserError
 from probe_core.files.atomic import create_path_error, replace_file
+from probe_core.model.plan import TIME_STAMP_PATTERN
 from probe_online.accounts import CallKey
 from probe_online.judging import SentRows
 
 NAMES = {2: "accuracy_checking_{}_{}_rank{}.csv", 3: "api_precision_compare_{}_{}_rank{}.csv"}
 """Names of the files by the number of parties: result or details, time stamp, rank."""
-_NAME = re.compile(r"(accuracy_checking|api_precision_compare)_(?:result|details)_(\d{14})_rank(\d+)\.csv")
+_NAME = re.compile(
+    rf"(accuracy_checking|api_precision_compare)_(?:result|details)_({TIME_STAMP_PATTERN})_rank(\d+)\.csv"
+)
 
 
 class WrittenRow(NamedTuple):

@@ -21,6 +21,7 @@ from probe_reporters.api import claim_time_stamp
 
 from probe_core.errors import UserError
 from probe_core.files.atomic import make_directory, remove_leftovers
+from probe_core.model.plan import parse_time_stamp
 from probe_core.plugins.manager import Manager
 from probe_online.desk import Desk
 from probe_online.files import ResultDirectory
@@ -219,7 +220,7 @@ def _claim_state(stack: ExitStack, plan: ReceptionPlan) -> tuple[str, dict[str, 
         The time stamp, and the state; None for a new one.
     """
     for path in _iterate_unfinished_states(plan.output):
-        time_stamp = path.stem[-14:]
+        time_stamp = parse_time_stamp(path)
         try:
             stack.enter_context(claim_time_stamp(plan.output, time_stamp, is_resumed=True))
         except UserError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from probe_core.plugins.hookspecs import hookimpl
 from probe_core.plugins.parameters import Parameter
-from probe_core.plugins.specs import AnswerSpec, CommandSpec, Option, OptionSpec, ReporterSpec
+from probe_core.plugins.specs import AnswerSpec, AnswerStage, CommandSpec, Option, OptionSpec, ReporterSpec
 
 LANG = Parameter("lang", str, "language that the page opens in: en (default) or zh")
 PAGE = Option(
@@ -33,7 +33,7 @@ def probe_reporters() -> list[ReporterSpec]:
 @hookimpl
 def probe_answers() -> list[AnswerSpec]:
     """Return the page over all ranks and steps of a comparison."""
-    return [AnswerSpec("page", "the page over all ranks", "probe_page.overview:Overview", given="last")]
+    return [AnswerSpec("page", "the page over all ranks", "probe_page.overview:Overview", given=AnswerStage.LAST)]
 
 
 @hookimpl
@@ -44,7 +44,7 @@ def probe_commands() -> list[CommandSpec]:
 
 @hookimpl
 def probe_options() -> list[OptionSpec]:
-    """Return the option ``--lang`` of ``compare``, and ``--page`` of each command without the format html."""
+    """Return the option ``--lang`` of ``compare``, and ``--page`` of the commands that have no option ``--format``."""
     return [
         *(
             OptionSpec(

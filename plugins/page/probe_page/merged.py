@@ -1,4 +1,4 @@
-"""The page of merged results: a small chart of each value over all ranks, those that differ most first."""
+"""The page of merged results: a small chart of each value over all ranks; values that differ most come first."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from probe_reporters.api import MERGED_FILE_PREFIX
+
 from probe_core import console
 from probe_core.errors import UserError, make_printable
 from probe_core.files.user_files import read_regular_file
+from probe_core.model.plan import parse_time_stamp
 from probe_page.sheet import encode_number, write_sheet
 
 if TYPE_CHECKING:
     from probe_core.plugins.manager import Manager
 
-FILE_PREFIX = "multi_ranks_compare_merge_"
 NAME_HEADER = "NPU Name"
 PART_MARKER = "_part_"
 """Text between the metric and the number in the title of a sheet that contains a part of the rows."""
@@ -29,7 +31,7 @@ MERGE_FIX = "Give the directory that probe merge-result wrote to."
 
 @dataclass(frozen=True, slots=True)
 class MergedTable:
-    """The table of a metric: its ranks, and for each value a cell for each rank; None without a row."""
+    """The table of a metric: a cell for each value and rank; None if the rank has no row for the value."""
 
     metric: str
     ranks: Sequence[str]
@@ -38,30 +40,35 @@ class MergedTable:
 
 
 def write_requested_page(manager: Manager, output: Path, format: str, values: Mapping[str, Any]) -> int:
-    """Write the page of the newest merged result of a format in ``output``, as ``--page`` asks.
+    """Write the page of the newest merged result of a format in ``output``: the factory of the option ``--page``.
+
+    Factories of options of all commands have these parameters, and return the exit code.
 
     Raises:
-        UserError: There is none.
+        UserError: ``output`` contains no merged result in this format.
     """
-    paths = list(output.glob(f"{FILE_PREFIX}*.{format}"))
+    paths = list(output.glob(f"{MERGED_FILE_PREFIX}*.{format}"))
     if not paths:
         raise UserError(
-            f"There is no merged result in {output}, so there is nothing to make a page of.",
+            f"There is no merged result of format {format} in {output}.",
             "Give the results of all ranks with -i, and what to merge with --config.",
         )
-    console.show(f"  wrote {write_merged(max(paths, key=lambda path: path.stem[-14:]))}")
+    console.show(f"  wrote {write_merged_page(max(paths, key=parse_time_stamp))}")
     return 0
 
 
-def write_merged(path: Path, lang: str = "en") -> Path:
-    """Write the page of a merged result next to it. For csv and jsonl, it contains all metrics of the same time.
+def write_merged_page(path: Path, lang: str = "en") -> Path:
+    """Write the page of a merged result next to it.
+
+    In csv and jsonl, each metric has a file. The page shows all files with the time stamp of ``path``.
 
     Raises:
         UserError: A file cannot be read, or the page cannot be written.
     """
-    stamp = path.stem[-14:]
-    paths = [path] if path.suffix == ".xlsx" else sorted(path.parent.glob(f"{FILE_PREFIX}*_{stamp}{path.suffix}"))
-    tables = [table for table_path in paths for table in _read(table_path)]
+    time_stamp = parse_time_stamp(path)
+    pattern = f"{MERGED_FILE_PREFIX}*_{time_stamp}{path.suffix}"
+    paths = [path] if path.suffix == ".xlsx" else sorted(path.parent.glob(pattern))
+    tables = [table for table_path in paths for table in _read_tables(table_path)]
     if not tables:
         raise UserError(f"{path} has no merged table.", MERGE_FIX)
     data = [
@@ -74,7 +81,7 @@ def write_merged(path: Path, lang: str = "en") -> Path:
         for table in tables
     ]
     return write_sheet(
-        path.with_name(f"{FILE_PREFIX}{stamp}.html"),
+        path.with_name(f"{MERGED_FILE_PREFIX}{time_stamp}.html"),
         "merged.html",
         "merged.js",
         lang,
@@ -86,7 +93,7 @@ def write_merged(path: Path, lang: str = "en") -> Path:
     )
 
 
-def _read(path: Path) -> list[MergedTable]:
+def _read_tables(path: Path) -> list[MergedTable]:
     """Return the tables in a file.
 
     Raises:
@@ -95,7 +102,7 @@ def _read(path: Path) -> list[MergedTable]:
     try:
         if path.suffix == ".xlsx":
             return _join_tables(_read_sheets(path))
-        metric = path.stem.removeprefix(FILE_PREFIX)[:-15].replace("_", " ")
+        metric = path.stem.removeprefix(MERGED_FILE_PREFIX).removesuffix(f"_{parse_time_stamp(path)}").replace("_", " ")
         return [_read_table(path, metric, _read_csv_rows(path) if path.suffix == ".csv" else _read_json_rows(path))]
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}.", MERGE_FIX) from None
@@ -156,7 +163,7 @@ def _parse_cell(value: Any) -> float | str | None:
     if value is None or value == "":
         return None
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(value)
+        return number if math.isfinite(number := float(value)) else str(number)
     text = str(value)
     try:
         number = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)

@@ -35,13 +35,13 @@ def render_notebook_head(comparison: Comparison) -> str:
     lines += [*comparison.problems, *(text for report in comparison.reports for text in report.problems)]
     text = "".join(f"<p>{_escape_text(line)}</p>" for line in lines)
     text += "".join(
-        f"<p>{'<br>'.join(_yield_cause_lines(page_cause))}</p>" for page_cause in head.causes[:MAX_NOTEBOOK_CAUSES]
+        f"<p>{'<br>'.join(_iterate_cause_lines(page_cause))}</p>" for page_cause in head.causes[:MAX_NOTEBOOK_CAUSES]
     )
     steps = answer.next if answer is not None else ()
     return text + "".join(f"<p><code>{_escape_text(step)}</code></p>" for step in steps)
 
 
-def _yield_cause_lines(page_cause: PageCause) -> Iterator[str]:
+def _iterate_cause_lines(page_cause: PageCause) -> Iterator[str]:
     """Yield the lines on a cause: its reason, its line of code, its module, and its distance."""
     cause, frame = page_cause.cause, page_cause.frame
     yield f"<code>{_escape_text(cause.row or cause.op)}</code> {_escape_text(cause.reason.detail)}"

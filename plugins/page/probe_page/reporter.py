@@ -138,7 +138,7 @@ class HtmlWriter:
             names = [shorten_name(str(row[0]), "") for row in cells]
             none = [-1] * len(cells)
             page_columns: list[Sequence[Cell]] = [numbers, none, none, blank, blank, blank, names]
-            self._columns.add([*page_columns, *self._table.yield_columns(cells, (), None)])
+            self._columns.add([*page_columns, *self._table.iterate_columns(cells, (), None)])
             return
         ops = [op for op, _ in op_rows]
         rows = [row for _, row in op_rows]
@@ -156,7 +156,7 @@ class HtmlWriter:
             cells = list(compress(cells, is_included))
         if numbers:
             page_columns = create_page_columns(numbers, places, row_facts)
-            self._columns.add([*page_columns, *self._table.yield_columns(cells, rows, row_facts)])
+            self._columns.add([*page_columns, *self._table.iterate_columns(cells, rows, row_facts)])
 
 
 @lru_cache(maxsize=1)
@@ -179,7 +179,7 @@ class _PageTable:
         self._headers = headers
         self._sources: dict[int, str] | None = None
 
-    def yield_columns(
+    def iterate_columns(
         self, cells: Sequence[Sequence[Cell]], rows: Sequence[Row], row_facts: RowFacts | None
     ) -> Iterator[Sequence[Cell]]:
         """Yield each column but the stacks, with 0 for a row's own name.

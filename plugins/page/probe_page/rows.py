@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import compress
 from typing import NamedTuple
 
-from probe_diagnosis.api import evidence_texts
+from probe_diagnosis.api import format_evidence_texts
 
 from probe_core.model import Cell, Level, MatchKind, ReplacedVerdict, Row, Slot, Verdict
 from probe_core.model.values import Kind
@@ -118,9 +118,9 @@ def format_distance(error: float | None) -> Cell:
 
 
 def _format_evidence(verdict: Verdict, judged: Verdict, changes: Sequence[ReplacedVerdict]) -> str:
-    texts = evidence_texts(verdict)
+    texts = format_evidence_texts(verdict)
     if judged is not verdict and judged.drift is None:  # a distance is shown as a number
-        texts += evidence_texts(judged)
+        texts += format_evidence_texts(judged)
     texts += [f"{changed.judge}: {changed.reason.detail}" for changed in changes]
     return "\n".join(dict.fromkeys(text for text in texts if text))
 

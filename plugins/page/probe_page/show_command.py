@@ -8,6 +8,7 @@ import webbrowser
 from pathlib import Path
 
 import click
+from probe_reporters.api import MERGED_FILE_PREFIX
 
 from probe_core import console
 from probe_core.errors import UserError
@@ -17,7 +18,7 @@ from probe_core.terminal.exit_codes import EXIT_FINISHED
 from probe_core.terminal.spelling import Command, option
 from probe_page.language import LANGUAGES
 
-MERGED_PATTERN = "multi_ranks_compare_merge_*"
+MERGED_PATTERN = f"{MERGED_FILE_PREFIX}*"
 RESULT_PATTERNS = ("accuracy_checking_result_*.csv", "api_precision_compare_result_*.csv", f"{MERGED_PATTERN}.*")
 """Names of results whose pages are made from them: pre-checks, and results of several ranks."""
 ONLINE_PATTERN = "online_[0-9]*.json"
@@ -139,9 +140,9 @@ def write_page(result: Path, manager: Manager, lang: str) -> Path:
         UserError: The result cannot be read, or the page cannot be written.
     """
     if result.match(f"{MERGED_PATTERN}.*"):
-        from probe_page.merged import write_merged
+        from probe_page.merged import write_merged_page
 
-        return write_merged(result, lang)
+        return write_merged_page(result, lang)
     from probe_precheck.model import ResultPaths
 
     from probe_page.checks import write_check

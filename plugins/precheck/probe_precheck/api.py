@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     )
     from probe_precheck.runner_options import RunnerOptions
     from probe_precheck.scripts import make_file_name
-    from probe_precheck.specs import ReferenceSpec, RunnerSpec, StandardSpec, StatusRuleSpec
+    from probe_precheck.specs import JudgedOutputs, ReferenceSpec, RunnerSpec, StandardSpec, StatusRuleSpec
     from probe_precheck.tables import Column
 
 __all__ = [
@@ -40,6 +40,7 @@ __all__ = [
     "Array",
     "Call",
     "Column",
+    "JudgedOutputs",
     "Judgement",
     "Message",
     "NotRun",
@@ -88,7 +89,7 @@ __getattr__ = create_exporter(
         "rebuild_plain_value",
         "runner_options": "RunnerOptions",
         "scripts": "make_file_name",
-        "specs": "ReferenceSpec RunnerSpec StandardSpec StatusRuleSpec",
+        "specs": "JudgedOutputs ReferenceSpec RunnerSpec StandardSpec StatusRuleSpec",
         "tables": "Column",
     },
     renamed=RENAMED_NAMES,

@@ -16,7 +16,8 @@ from probe_core.plugins.manager import Manager, PluginWarning, warn
 from probe_precheck.model import Message, strip_framework
 from probe_precheck.protocols import Standard
 from probe_precheck.releases import RELEASES, resolve_release
-from probe_precheck.specs import StandardSpec
+from probe_precheck.specs import JudgedOutputs, StandardSpec
+from probe_precheck.tables import Column
 from probe_precheck.yaml_files import load_yaml_file, parse_yaml_text
 
 MEASURED_DTYPES = frozenset({"float16", "bfloat16", "float32"})
@@ -72,8 +73,8 @@ class Assignment:
             self._add_lists(parse_yaml_text(text, address), address, origin)
         if path is not None:
             self._add_lists(load_yaml_file(path, f"The list of standards {path}"), str(path))
-        self._exact = _find_first(self._chosen, "exact")
-        self._rest = _find_first(self._chosen, "rest")
+        self._exact = _find_first(self._chosen, JudgedOutputs.EXACT)
+        self._rest = _find_first(self._chosen, JudgedOutputs.REST)
 
     def _add_lists(self, lists: Any, subject: str, origin: Origin | None = None) -> None:
         """Add the lists of a plugin, or of the user if there is no ``origin``; later lists take precedence."""
@@ -130,7 +131,7 @@ class Assignment:
             warn(blame, "Rows that it judges have this as their message.")
         return Message(blame.what)
 
-    def list_columns(self, apis: Iterable[str] | None = None) -> tuple[tuple[str, str, str], ...]:
+    def list_columns(self, apis: Iterable[str] | None = None) -> tuple[Column, ...]:
         """Return the columns that standards add: all standards, or only those that judge any of ``apis``."""
         names = self._chosen if apis is None else {self._by_api.get(api) for api in apis}
         tables = (chosen.spec.columns for name, chosen in self._chosen.items() if name in names)
@@ -167,8 +168,8 @@ class Assignment:
         return self._chosen[name] if name is not None else self._rest
 
 
-def _find_first(chosen: Mapping[str, ChosenStandard], judges: str) -> ChosenStandard | None:
-    return next((item for item in chosen.values() if item.spec.judges == judges), None)
+def _find_first(chosen: Mapping[str, ChosenStandard], judges: JudgedOutputs) -> ChosenStandard | None:
+    return next((item for item in chosen.values() if item.spec.judges is judges), None)
 
 
 def _parse_apis(value: Any, release: str, subject: str) -> Sequence[str]:

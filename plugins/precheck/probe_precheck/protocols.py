@@ -136,7 +136,7 @@ class Standard(Protocol):
         """Return the numbers of one output for the details csv, by column key.
 
         Both sides are arrays of the same shape. The device's dtype is float16, bfloat16 or float32; a standard
-        whose specification has ``judges="exact"`` must accept all other dtypes as well.
+        whose specification has ``judges=JudgedOutputs.EXACT`` must accept all other dtypes as well.
         """
 
     def judge(self, npu: Numbers, gpu: Numbers, release: str) -> Judgement:

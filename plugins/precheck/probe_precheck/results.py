@@ -26,6 +26,7 @@ from probe_core.files.atomic import (
     remove_leftovers,
     replace_file,
 )
+from probe_core.model.plan import TIME_STAMP_PATTERN, parse_time_stamp
 from probe_precheck import csvfile
 from probe_precheck.csvfile import BLANK, format_messages, format_number, read_table
 from probe_precheck.model import Detail, Result
@@ -33,7 +34,7 @@ from probe_precheck.tables import Column, Tables
 
 RESULT_NAME = "accuracy_checking_result_{}.csv"
 DETAILS_NAME = "accuracy_checking_details_{}.csv"
-_RESULT_NAME_PATTERN = re.compile(r"accuracy_checking_result_(\d{14})\.csv")
+_RESULT_NAME_PATTERN = re.compile(rf"accuracy_checking_result_({TIME_STAMP_PATTERN})\.csv")
 _DETAIL_NAME_PATTERN = re.compile(r"(.*)\.(?:forward|backward)\.output\.\d+")
 
 
@@ -113,7 +114,7 @@ class ResultFiles:
         tables: Tables = Tables(),  # noqa: B008
     ) -> None:
         self.result = result
-        self.time_stamp = result.stem[-14:]
+        self.time_stamp = parse_time_stamp(result)
         self.details = result.with_name(DETAILS_NAME.format(self.time_stamp))
         self.done: set[str] = set()
         self._language = language

@@ -282,7 +282,7 @@ def _choose_calls(calls: RecordedCalls, plan: CheckPlan) -> list[int]:
     return [i for i in chosen if calls.names[i] in wanted or get_api_name(calls.names[i]) in wanted]
 
 
-def _open_files(plan: CheckPlan, tables: Tables, added_columns: Sequence[tuple[str, str, str]]) -> ResultFiles:
+def _open_files(plan: CheckPlan, tables: Tables, added_columns: Sequence[Column]) -> ResultFiles:
     columns = (*tables.details, *(Column(*names) for names in added_columns))
     digits = plan.settings.precision
     if plan.resume is not None:

@@ -3,8 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from probe_core.plugins.specs import Spec
+from probe_precheck.tables import Column
+
+
+class JudgedOutputs(str, Enum):
+    """Outputs of unlisted APIs that a standard judges.
+
+    LISTED is for none of them, EXACT for all outputs that are not floating-point numbers, and REST for all
+    floating-point outputs.
+    """
+
+    LISTED = "listed"
+    EXACT = "exact"
+    REST = "rest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +55,14 @@ class StatusRuleSpec(Spec):
 
     Attributes:
         framework: The framework whose calls it judges; empty for all frameworks that have no separate rule.
-        result: The columns of the result csv, as (key, Chinese header, English header); empty for
-            ``probe_precheck.tables.RESULT``. The keys are those of that table, and ``standard`` and
-            ``standard_message`` for the verdicts of a ``protocols.SoloRule``.
+        result: The columns of the result csv; empty for ``probe_precheck.tables.RESULT``. The keys are those of
+            that table, and ``standard`` and ``standard_message`` for the verdicts of a ``protocols.SoloRule``.
         details: The columns of the details csv; empty for ``probe_precheck.tables.DETAILS``.
     """
 
     framework: str = ""
-    result: tuple[tuple[str, str, str], ...] = ()
-    details: tuple[tuple[str, str, str], ...] = ()
+    result: tuple[Column, ...] = ()
+    details: tuple[Column, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +75,15 @@ class StandardSpec(Spec):
         apis: The file that lists the APIs that it judges, as ``"package:file.yaml"``. The file maps names of
             standards to lists of APIs. A mapping inside a list, from a release to a list, adds APIs for that release
             and later releases.
-        judges: The outputs of other APIs that it judges: ``"listed"`` for none, ``"exact"`` for all outputs that
-            are not floating-point numbers, ``"rest"`` for all floating-point outputs of unlisted APIs.
-        columns: Additional columns in the details, as (key, Chinese header, English header). The columns of
-            ``probe_precheck.tables`` always exist.
+        judges: The outputs of unlisted APIs that it judges.
+        columns: Additional columns in the details. The columns of ``probe_precheck.tables`` always exist.
     """
 
     label: str = ""
     english_label: str = ""
     apis: str = ""
-    judges: str = "listed"
-    columns: tuple[tuple[str, str, str], ...] = ()
+    judges: JudgedOutputs = JudgedOutputs.LISTED
+    columns: tuple[Column, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "judges", JudgedOutputs(self.judges))  # plugins for version 0.2 give its value

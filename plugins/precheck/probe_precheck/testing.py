@@ -48,12 +48,10 @@ from probe_precheck.protocols import RecordedRun, Runner, SoloRule, Standard, St
 from probe_precheck.releases import RELEASES
 from probe_precheck.runner_options import RunnerOptions
 from probe_precheck.settings import PRECISION, Settings
-from probe_precheck.specs import ReferenceSpec, RunnerSpec, StandardSpec, StatusRuleSpec
+from probe_precheck.specs import JudgedOutputs, ReferenceSpec, RunnerSpec, StandardSpec, StatusRuleSpec
 from probe_precheck.tables import COMPARE_DETAILS, DETAILS, NUMBERS
 
 T = TypeVar("T")
-JUDGES_VALUES = ("listed", "exact", "rest")
-"""Values of ``StandardSpec.judges``."""
 API = "Mine.op"
 """Name of the API whose outputs are judged."""
 
@@ -69,17 +67,14 @@ def check_standard(spec: StandardSpec) -> None:
     """
     title = _check_spec(spec, StandardSpec)
     _require(spec.label, f"{title} must have a label, which the column of the algorithm shows.")
-    _require(
-        spec.judges in JUDGES_VALUES, f"{title}: judges must be one of {', '.join(JUDGES_VALUES)}, not {spec.judges!r}."
-    )
-    _require(spec.apis or spec.judges != "listed", f"{title} judges no API: name a yaml file in apis.")
+    _require(spec.apis or spec.judges is not JudgedOutputs.LISTED, f"{title} judges no API: name a yaml file in apis.")
     _check_columns(spec.columns, title)
     _check_lists(spec, title)
     standard: Standard = spec.make()
     column_keys = {column.key for column in NUMBERS} | {key for key, _, _ in spec.columns}
     shown = {column.key for column in COMPARE_DETAILS}
     for release in RELEASES:
-        for what, output in _iterate_measurable(spec.judges == "exact"):
+        for what, output in _iterate_measurable(spec.judges is JudgedOutputs.EXACT):
             what = f"{what} ({release})"
             numbers = _judge_twice(title, what, lambda item: dict(standard.measure(item, release)), output)  # noqa: B023
             _require(set(numbers) <= column_keys,
@@ -318,7 +313,9 @@ def _check_lists(spec: StandardSpec, title: str) -> None:
         raise AssertionError(f"{title}: {spec.apis} cannot be read: {describe_error(error)}.") from error
     _require(isinstance(lists, Mapping) and all(isinstance(apis, list) for apis in lists.values()),
           f"{title}: {spec.apis} must map names of standards to lists of APIs.")  # fmt: skip
-    _require(spec.judges != "listed" or spec.name in lists, f"{title}: {spec.apis} lists no API for it.")
+    _require(
+        spec.judges is not JudgedOutputs.LISTED or spec.name in lists, f"{title}: {spec.apis} lists no API for it."
+    )
 
 
 def _check_messages(messages: Any, title: str, what: str) -> None:

@@ -36,7 +36,7 @@ def get_sequence_number() -> int:
         return 0
 
 
-number_of: Callable[[Any], int] = methodcaller("_sequence_nr")
+get_node_number: Callable[[Any], int] = methodcaller("_sequence_nr")
 """A function that returns the sequence number of an autograd node, which counts nodes as they are created."""
 
 

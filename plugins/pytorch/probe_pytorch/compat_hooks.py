@@ -107,7 +107,7 @@ def pass_on_indexing() -> Callable[[], None]:
     """
     if _PASSES_ON_INDEXING:
         return lambda: None
-    methods = {name: _make_forwarding_method(name) for name in ("__getitem__", "__setitem__")}
+    methods = {name: _create_forwarding_method(name) for name in ("__getitem__", "__setitem__")}
     for name, method in methods.items():
         setattr(torch.Tensor, name, method)
 
@@ -119,7 +119,7 @@ def pass_on_indexing() -> Callable[[], None]:
     return undo
 
 
-def _make_forwarding_method(name: str) -> Callable[..., Any]:
+def _create_forwarding_method(name: str) -> Callable[..., Any]:
     original = getattr(torch.Tensor.__base__, name)
 
     def method(self: torch.Tensor, *args: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from probe_recording.step_facts.conditions import Draw, state_hash
 
 from probe_pytorch import compat_conditions as compat
 
-CPU = "torch"
+CPU_GENERATOR_NAME = "torch"
 """Name of the default generator of the CPU."""
 
 State = tuple[str, torch.Generator, torch.Tensor]
@@ -19,13 +20,13 @@ State = tuple[str, torch.Generator, torch.Tensor]
 
 def iterate_default_generators() -> Iterator[tuple[str, torch.Generator]]:
     """Yield the default generators of the CPU and of devices that are in use, with their names."""
-    yield CPU, torch.default_generator
+    yield CPU_GENERATOR_NAME, torch.default_generator
     for name, module in compat.iterate_device_modules():
         for number, generator in enumerate(module.default_generators):
             yield f"{name}:{number}", generator
 
 
-def hash_of(state: torch.Tensor) -> str:
+def hash_state(state: torch.Tensor) -> str:
     """Return the hash of the state of a generator."""
     with compat.disable_transforms():
         return state_hash(state.numpy().data)
@@ -43,7 +44,7 @@ def read_states(generator: Any = None) -> list[State]:
         return [(name, source, source.get_state()) for name, source in named]
 
 
-def draws_since(op: str, before: list[State]) -> list[Draw]:
+def find_draws(op: str, before: list[State]) -> list[Draw]:
     """Return what a call drew, from the states before it.
 
     Args:
@@ -55,16 +56,15 @@ def draws_since(op: str, before: list[State]) -> list[Draw]:
         for name, generator, state in before:
             after = generator.get_state()
             if not torch.equal(state, after):
-                draws.append(Draw(op, name, hash_of(state), hash_of(after)))
+                draws.append(Draw(op, name, hash_state(state), hash_state(after)))
     return draws
 
 
 NON_DRAWING_SCOPES = ("Tensor", "Distributed")
-"""Scopes of calls that draw nothing unless an operator of their name is tagged so."""
-
-_MAY_DRAW: dict[str, bool] = {}
+"""Scopes whose calls draw no random numbers, except those whose operator has the tag for it."""
 
 
+@cache
 def may_draw(prefix: str) -> bool:
     """Return True for calls that may draw random numbers, by the tags of their operators.
 
@@ -74,11 +74,8 @@ def may_draw(prefix: str) -> bool:
     Args:
         prefix: The name of the call without its count, such as ``Functional.dropout``.
     """
-    is_drawing = _MAY_DRAW.get(prefix)
-    if is_drawing is None:
-        scope, *parts = prefix.split(".")
-        by_tag = compat.is_random("_".join(parts)) if parts else None
-        if by_tag is None and parts:
-            by_tag = compat.is_random(parts[-1])
-        is_drawing = _MAY_DRAW[prefix] = scope not in NON_DRAWING_SCOPES if by_tag is None else by_tag
-    return is_drawing
+    scope, *parts = prefix.split(".")
+    by_tag = compat.is_random("_".join(parts)) if parts else None
+    if by_tag is None and parts:
+        by_tag = compat.is_random(parts[-1])
+    return scope not in NON_DRAWING_SCOPES if by_tag is None else by_tag

@@ -67,12 +67,12 @@ def _remove_dropout() -> None:
     for name in DROPOUTS:
         original = getattr(functional, name)
         if not getattr(original, "keeps_all", False):
-            setattr(functional, name, _make_keeping_function(original))
+            setattr(functional, name, _create_keeping_function(original))
     for name in DROPOUT_MODULES:
         _patch_module(getattr(torch.nn, name))
 
 
-def _make_keeping_function(function: Callable[..., object]) -> object:
+def _create_keeping_function(function: Callable[..., object]) -> object:
     @functools.wraps(function)
     def keep(input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> object:
         return function(input, 0.0, training, inplace)

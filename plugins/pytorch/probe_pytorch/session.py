@@ -16,7 +16,7 @@ from probe_recording.values.tensor_store import Store
 from probe_pytorch import compat, compat_hooks
 from probe_pytorch.overflow import find_device_flags
 from probe_pytorch.statistics import decode_results
-from probe_pytorch.storage.bytes import CHECKSUMS, copy_to_host, format_crc32
+from probe_pytorch.storage.host_bytes import CHECKSUMS, copy_to_host, format_crc32
 from probe_pytorch.storage.tensors import (
     INITIAL_HEADER_BYTES,
     SUFFIX,

@@ -16,7 +16,7 @@ from probe_recording.values.leaves import NOTHING, Four, Json, Plain, Save, Stor
 from probe_pytorch import compat
 from probe_pytorch.gpu import checksum_on_gpu
 from probe_pytorch.statistics import PLAIN, TENSOR, describe, encode, encode_all, encode_each, measure
-from probe_pytorch.storage.bytes import xxh3
+from probe_pytorch.storage.host_bytes import compute_xxh3
 
 MIN_HASHED_ELEMENTS = 16_384
 """Least number of elements of a tensor whose statistics are looked up by its checksum. For fewer elements, a lookup
@@ -61,7 +61,7 @@ class TorchCollector(Collector):
         self._wide = wide
         self._encodes = encodes and measured and checksum is None
         self._hashed_statistics: dict[tuple[str, torch.dtype, int], tuple[str, Four]] | None = None
-        if checksum is xxh3:  # a checksum of 32 bits may be equal by accident
+        if checksum is compute_xxh3:  # a checksum of 32 bits may be equal by accident
             self._hashed_statistics = {}
 
     def arguments(self, values: tuple[Any, ...], prefix: str, save: Save | None) -> list[Tree]:
@@ -87,7 +87,7 @@ class TorchCollector(Collector):
         return [self.tree(value, "", None) if text is None else text for value, text in zip(values, texts)]
 
     def keyword(self, key: str, value: Any, name: str, save: Save | None) -> Tree:
-        """Return the tree of one keyword argument; ``dtype`` and ``device`` are recognised by the keyword."""
+        """Return the tree of one keyword argument; ``dtype`` and ``device`` are recognized by the keyword."""
         if value is None or key not in ("dtype", "device"):
             return self.tree(value, name, save)
         if key == "dtype":

@@ -1,4 +1,4 @@
-"""Hooks of probe-ranks: the command compare with options, the scheduler of several ranks, and executors."""
+"""Hooks of probe-ranks: commands, options of compare, the scheduler of several ranks, and executors."""
 
 from __future__ import annotations
 
@@ -9,9 +9,19 @@ from probe_ranks.specs import PAIR_RANKS, ExecutorSpec
 
 @hookimpl
 def probe_commands() -> list[CommandSpec]:
-    """Return the command ``compare``."""
-    summary = "Compare two recorded runs and say where they diverge first."
-    return [CommandSpec("compare", summary, "probe_ranks.command.compare:compare")]
+    """Return the commands that every installation has."""
+    return [
+        CommandSpec(
+            "compare",
+            "Compare two recorded runs and say where they diverge first.",
+            "probe_ranks.command.compare:compare",
+        ),
+        CommandSpec(
+            "plugins",
+            "List the installed plugins, their contributions, and what is broken.",
+            "probe_ranks.command.plugins:plugins",
+        ),
+    ]
 
 
 @hookimpl

@@ -24,7 +24,7 @@ from probe_core.store.layout import Pairing, RecordFiles, RunPair
 from probe_ranks.journal import Journal
 from probe_ranks.layout import pair_runs
 from probe_ranks.specs import PAIR_RANKS, Executor, ExecutorSpec, Place, Pool
-from probe_ranks.spread import create_lost_error, open_pool, yield_as_finished
+from probe_ranks.spread import create_lost_error, iterate_as_finished, open_pool
 
 LOADED_KINDS = (
     "readers", "matchers", "views", "tables", "metrics", "policies", "judges", "finders", "highlighters",
@@ -125,7 +125,7 @@ class WorkDistribution:
         for pair in pairs:
             self.manager.notify("probe_run_started", target=str(pair.target), golden=str(pair.golden))
         interrupted = False
-        for number, outcome in yield_as_finished(self._open_pool, compare_in_worker, calls):
+        for number, outcome in iterate_as_finished(self._open_pool, compare_in_worker, calls):
             pair = pairs[number]
             if isinstance(outcome, PairResult):
                 self.manager.notify("probe_run_finished", report=outcome.report)

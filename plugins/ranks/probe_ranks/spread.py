@@ -26,7 +26,7 @@ def open_pool(make: Callable[[], Pool]) -> Iterator[Pool]:
         pool.executor.shutdown(wait=True, cancel_futures=True)
 
 
-def yield_as_finished(
+def iterate_as_finished(
     make: Callable[[], Pool], function: Callable[..., T], calls: Sequence[tuple[Any, ...]]
 ) -> Iterator[tuple[int, T | BaseException]]:
     """Yield the number of each call with its result or its exception, in the order in which calls finish.
@@ -95,7 +95,7 @@ def _await_outcome(future: Future[Any]) -> Any:
     return future.result() if error is None else error
 
 
-def yield_in_order(pool: Pool, function: Callable[..., T], calls: Iterable[tuple[Any, ...]]) -> Iterator[T]:
+def iterate_in_order(pool: Pool, function: Callable[..., T], calls: Iterable[tuple[Any, ...]]) -> Iterator[T]:
     """Yield the result of each call, in the order of the calls.
 
     Raises:

@@ -21,7 +21,7 @@ from probe_core.plugins.protocols import PairResult
 from probe_core.store.layout import RunPair
 from probe_ranks.executors import allow_interrupts
 from probe_ranks.specs import Pool
-from probe_ranks.spread import yield_in_order
+from probe_ranks.spread import iterate_in_order
 
 if TYPE_CHECKING:
     from probe_core.flow.comparison import RunComparison
@@ -86,7 +86,7 @@ def measure_in_pool(pool: Pool, pair: RunPair, comparison: RunComparison) -> Ite
     calls = [
         (comparison.opened.plan, pair, *chunk) for chunk in comparison.runs.split_ops(pool.size * CHUNKS_PER_WORKER)
     ]
-    for chunk in yield_in_order(pool, measure_chunk, calls):
+    for chunk in iterate_in_order(pool, measure_chunk, calls):
         comparison.add_unreadable(chunk.unreadable, chunk.unreadable_count)
         comparison.add_notes(chunk.notes)
         for first, last, results in chunk.batches:

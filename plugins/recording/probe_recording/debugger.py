@@ -20,7 +20,7 @@ from probe_recording.recorder.stages import StageRecorders, check_stage_support
 from probe_recording.recorder.tasks import create_task_recorder
 from probe_recording.run_directory.process import Process
 from probe_recording.settings.config import Config, ConfigWarning, load_config
-from probe_recording.settings.config_reload import ConfigReload
+from probe_recording.settings.config_reload import WatchedConfig
 from probe_recording.settings.slices import check_scheduled_tokens
 
 R = TypeVar("R", bound=Recorder[Any])
@@ -65,7 +65,7 @@ class Debugger(ABC, Generic[R, M]):
     _instance: Any = None
     _recorder: R
     _settings: Config
-    _reload: ConfigReload | None = None
+    _reload: WatchedConfig | None = None
     _is_step_open = False
     _stages: StageRecorders[R]
 
@@ -110,7 +110,7 @@ class Debugger(ABC, Generic[R, M]):
             raise
         atexit.register(self._recorder.finish)
         if config.path is not None and config.enabled is not None:
-            self._reload = ConfigReload(config, _list_overrides(task, dump_path, level, step))
+            self._reload = WatchedConfig(config, _list_overrides(task, dump_path, level, step))
         self._finish_construction()
 
     def _create_recorder(self, config: Config) -> R:
@@ -232,7 +232,7 @@ class Debugger(ABC, Generic[R, M]):
             self._is_step_open = True
             self._recorder.start(self._model, token_range)
 
-    def _apply_changed_config(self, reload: ConfigReload) -> bool:
+    def _apply_changed_config(self, reload: WatchedConfig) -> bool:
         """Replace the recorder if the configuration file changed; return False if the file cannot be followed."""
         if reload.update():
             try:

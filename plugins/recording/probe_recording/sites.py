@@ -116,12 +116,12 @@ def _remember(frame: FrameType | None) -> None:
         frame = frame.f_back
 
 
-def files_of(stack: Stack) -> list[str]:
+def list_stack_files(stack: Stack) -> list[str]:
     """Return the files of the frames, innermost first."""
     return [_codes[number].co_filename for number in stack[::2]]
 
 
-def frames_of(stack: Stack) -> list[tuple[str, str]]:
+def list_stack_frames(stack: Stack) -> list[tuple[str, str]]:
     """Return the file and the function of each frame, innermost first."""
     return [(_codes[number].co_filename, _codes[number].co_name) for number in stack[::2]]
 
@@ -149,12 +149,12 @@ class StackTable:
         for number, (stack, names) in enumerate(self._names.values()):
             lines = _texts.get(id(stack))
             if lines is None:
-                lines = _texts[id(stack)] = format_safe_json(lines_of(stack))
+                lines = _texts[id(stack)] = format_safe_json(list_stack_lines(stack))
             groups.append(f'"{number}": [[{", ".join(map(quote, names))}], {lines}]')
         return "{" + ",\n".join(groups) + "}\n"
 
 
-def lines_of(stack: Stack) -> list[str]:
+def list_stack_lines(stack: Stack) -> list[str]:
     """Return the frames as texts, innermost first, without those of recorders."""
     texts = []
     for number, place in zip(stack[::2], stack[1::2]):

@@ -135,7 +135,7 @@ class RecorderConformance(ABC):
         assert names == [selected], f"{selected} was selected, and the run holds {names}"
 
     def test_the_run_opens(self, tmp_path: Path) -> None:
-        """Check that the reader recognises the run, and that call stacks contain the program."""
+        """Check that the reader recognizes the run, and that call stacks contain the program."""
         self.record(tmp_path / "run")
         confidence = self.reader().sniff(tmp_path / "run/step0" / SINGLE / DUMP_FILE)
         assert confidence == 100, f"the reader's sniff returns {confidence} for its own run, not 100"

@@ -121,7 +121,7 @@ class RowIndex:
         return "\n".join(parse_frames(stack)) if name.startswith(f"{cause.op}.") else ""
 
 
-def yield_lines(answer: Answer, places: RowIndex | None = None) -> Iterator[AnswerLine]:
+def iterate_lines(answer: Answer, places: RowIndex | None = None) -> Iterator[AnswerLine]:
     """Yield the lines of the sheet; without places, no line has a link or a stack."""
     yield AnswerLine("Verdict", answer.sentence, "verdict")
     for condition in answer.conditions:

@@ -11,12 +11,14 @@ if TYPE_CHECKING:
     from probe_reporters.messages import Text
     from probe_reporters.output import write_table
     from probe_reporters.protocols import AnswerWriter, Highlighter, MergeOption, PageWriter, Reporter, TableWriter
+    from probe_reporters.results import MERGED_FILE_PREFIX
     from probe_reporters.specs import HighlightSpec
     from probe_reporters.spreadsheet_text import neutralise, replace_surrogates
     from probe_reporters.table import CellColumn, Table
     from probe_reporters.time_stamps import claim_time_stamp
 
 __all__ = [
+    "MERGED_FILE_PREFIX",
     "AnswerWriter",
     "CellColumn",
     "HighlightSpec",
@@ -42,6 +44,7 @@ __getattr__ = create_exporter(
         "messages": "Text",
         "output": "write_table",
         "protocols": "AnswerWriter Highlighter MergeOption PageWriter Reporter TableWriter",
+        "results": "MERGED_FILE_PREFIX",
         "specs": "HighlightSpec",
         "spreadsheet_text": "neutralise replace_surrogates",
         "table": "CellColumn Table",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from probe_core.model import Cell, Colour
 from probe_core.model.batches import RowBatch
-from probe_reporters.lines import csv_line, csv_rows
+from probe_reporters.lines import csv_line, format_csv_rows
 from probe_reporters.spreadsheet_text import neutralise
 from probe_reporters.table import CellColumn
 
@@ -20,7 +20,7 @@ class CsvReporter:
     """Reporter for csv files, which do not show colours.
 
     Args:
-        bom: True to begin with a byte order mark, which Excel needs to recognise UTF-8.
+        bom: True to begin with a byte order mark, which Excel needs to recognize UTF-8.
     """
 
     def __init__(self, bom: bool = False) -> None:
@@ -49,7 +49,7 @@ class CsvWriter:
 
     def write_batch(self, columns: Sequence[CellColumn], batch: RowBatch) -> None:
         """Append the rows of a batch, given as columns."""
-        self._file.write(csv_rows(columns, len(batch), neutralise))
+        self._file.write(format_csv_rows(columns, len(batch), neutralise))
 
     def close(self) -> None:
         """Complete the file."""

@@ -6,20 +6,30 @@ from typing import TYPE_CHECKING
 
 from probe_core.plugins.hookspecs import hookimpl
 from probe_core.plugins.parameters import Parameter
-from probe_core.plugins.specs import AnswerSpec, CommandSpec, Option, OptionSpec, OutputSpec, ReporterSpec, TableSpec
+from probe_core.plugins.specs import (
+    AnswerSpec,
+    AnswerStage,
+    CommandSpec,
+    Option,
+    OptionSpec,
+    OutputSpec,
+    ReporterSpec,
+    TableSpec,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from probe_reporters.messages import Text
 
-BOM_PARAMETER = Parameter("bom", bool, "begin with a byte order mark, by which Excel recognises UTF-8; default false")
+BOM_PARAMETER = Parameter("bom", bool, "begin with a byte order mark, by which Excel recognizes UTF-8; default false")
 
 
 @hookimpl
 def probe_answers() -> list[AnswerSpec]:
     """Return the summary of a comparison of several ranks."""
-    return [AnswerSpec("summary", "the summary of all ranks", "probe_reporters.summary:SummaryAnswerer", given="last")]
+    factory = "probe_reporters.summary:SummaryAnswerer"
+    return [AnswerSpec("summary", "the summary of all ranks", factory, given=AnswerStage.LAST)]
 
 
 @hookimpl

@@ -21,13 +21,13 @@ sheet_row = _lines.sheet_row
 styled_row = getattr(_lines, "styled_row", plain_lines.styled_row)
 
 
-def csv_rows(columns: Sequence[CellColumn], count: int, prepare: plain_lines.Prepare) -> bytes:
+def format_csv_rows(columns: Sequence[CellColumn], count: int, prepare: plain_lines.Prepare) -> bytes:
     """Return the lines of csv of ``count`` rows, as ``csv.writer`` writes them."""
     lines: bytes = _csv_rows([*map(_convert_column, columns)], count, prepare)
     return lines
 
 
-def sheet_rows(
+def format_sheet_rows(
     columns: Sequence[CellColumn],
     rows: range,
     first: int,

@@ -25,6 +25,7 @@ from probe_reporters.lines import sheet_row, styled_row
 from probe_reporters.protocols import TableWriter
 from probe_reporters.results import (
     MERGEABLE_COLUMNS,
+    MERGED_FILE_PREFIX,
     NAME_HEADER,
     RECOMPARE_FIX,
     ResultFile,
@@ -130,14 +131,7 @@ def merge_results(
     files = _select_files(metrics, modes, warn)
     _check_count(directory, files)
     selection = _Selection(config.apis)
-    ranks: list[_RankRows] = []
-    for done, file in enumerate(files):
-        report_progress("reading results", done, len(files))
-        try:
-            ranks.append(_read(file, metrics, selection))
-        except UserError as error:
-            leave_out(file, error)
-    report_progress("reading results", len(files), len(files))
+    ranks = _read_ranks(files, metrics, selection, leave_out)
     _check_count(directory, ranks)
     selection.warn_missing_apis(ranks, warn)
     table = _MergedTable(metrics, ranks, selection.order_rows(ranks))
@@ -148,6 +142,24 @@ def merge_results(
             written = _write(table, output, claim, format)
     numbers = tuple(rank.number for rank in ranks)
     return MergeResult(written, numbers, metrics, len(table.keys), tuple(damaged))
+
+
+def _read_ranks(
+    files: Sequence[ResultFile],
+    metrics: Sequence[str],
+    selection: _Selection,
+    leave_out: Callable[[ResultFile, UserError], None],
+) -> list[_RankRows]:
+    """Return the rows of all ranks whose files can be read."""
+    ranks: list[_RankRows] = []
+    for done, file in enumerate(files):
+        report_progress("reading results", done, len(files))
+        try:
+            ranks.append(_read(file, metrics, selection))
+        except UserError as error:
+            leave_out(file, error)
+    report_progress("reading results", len(files), len(files))
+    return ranks
 
 
 class MergeWarning(UserWarning):
@@ -326,7 +338,7 @@ def _write(table: _MergedTable, output: Path, time_stamp: str, format: str) -> t
     """Write all files of a table, or none."""
     make_directory(output)
     remove_leftovers(output)
-    stem = f"multi_ranks_compare_merge_{{}}{time_stamp}.{format}"
+    stem = f"{MERGED_FILE_PREFIX}{{}}{time_stamp}.{format}"
     files: list[AtomicFile] = []
 
     def create_file(label: str) -> Path:
@@ -399,13 +411,13 @@ def _write_book(path: Path, table: _MergedTable) -> None:
             large = (sheet.stop - sheet.start) * len(table.headers) > MAX_CELLS_WITHOUT_ZIP64
             try:
                 with book.open(create_archive_entry(name), "w", force_zip64=large) as file:
-                    for part in _yield_sheet_parts(table, sheet, empty.read(name)):
+                    for part in _iterate_sheet_parts(table, sheet, empty.read(name)):
                         file.write(part)
             except RuntimeError as error:  # raised by zipfile above 2 GiB without zip64
                 raise OSError(errno.EFBIG, "a sheet takes more than 2 GiB; write csv instead") from error
 
 
-def _yield_sheet_parts(table: _MergedTable, sheet: _Sheet, empty: bytes) -> Iterator[bytes]:
+def _iterate_sheet_parts(table: _MergedTable, sheet: _Sheet, empty: bytes) -> Iterator[bytes]:
     before, after = SHEET_DATA.split(empty)
     bold, percent = map(int, HEADER_STYLE.findall(empty)[:2])
     yield before + b"<sheetData>" + sheet_row(table.headers, 1, bold, format_excel_text)

@@ -52,7 +52,7 @@ class _Sink:
     def write(self, batch: RowBatch, table: Table, draft: ReportDraft) -> None:
         """Append the rows of a batch."""
         colours = {line: mark.colour for line, mark in batch.marks.items()}
-        for line, cells in enumerate(table.yield_rows(batch, all_digits=self.spec.all_digits)):
+        for line, cells in enumerate(table.iterate_rows(batch, all_digits=self.spec.all_digits)):
             self.writer.write(cells, colours.get(line))
 
 
@@ -74,7 +74,7 @@ class _PageSink(_Sink):
     def write(self, batch: RowBatch, table: Table, draft: ReportDraft) -> None:
         """Append the rows of a batch; the writer receives each row before its cells."""
         colours = {line: mark.colour for line, mark in batch.marks.items()}
-        cells = table.yield_rows(batch, all_digits=self.spec.all_digits)
+        cells = table.iterate_rows(batch, all_digits=self.spec.all_digits)
         for number, (_, rows) in enumerate(batch.all_rows()):
             op = batch.op(number)
             for line, row in zip(batch.lines(number), rows):

@@ -16,6 +16,7 @@ from typing import Any
 
 from probe_core.errors import UserError
 from probe_core.model import Cell, Mode, Percent
+from probe_core.model.plan import TIME_STAMP_PATTERN
 from probe_reporters.answer_sheet import ANSWER_SHEET_NAME as ANSWER
 from probe_reporters.spreadsheet_text import neutralise
 from probe_reporters.table import CONSISTENT_COLUMN, format_statistic
@@ -45,14 +46,16 @@ MERGEABLE_COLUMNS: dict[Mode, tuple[str, ...]] = {
 """Columns that can be merged, by mode (docs/tables.md#merged)."""
 _MODE_COLUMNS = {**METRIC_COLUMNS, Mode.MD5: ("NPU MD5", "BENCH MD5")}
 
-_RANK_RESULT = re.compile(r"compare_result_rank([0-9]+)(?:-rank[0-9]+)?_([0-9]{14})\.(jsonl|csv|xlsx)")
-_UNNUMBERED_RESULT = re.compile(r"compare_result_(?:rank_|rank-rank_)?[0-9]{14}\..*")
+MERGED_FILE_PREFIX = "multi_ranks_compare_merge_"
+"""The beginning of the names of merged results."""
+_RANK_RESULT = re.compile(rf"compare_result_rank([0-9]+)(?:-rank[0-9]+)?_({TIME_STAMP_PATTERN})\.(jsonl|csv|xlsx)")
+_UNNUMBERED_RESULT = re.compile(rf"compare_result_(?:rank_|rank-rank_)?{TIME_STAMP_PATTERN}\..*")
 _OTHER_PREFIXES = (
     "debug_compare_result_",
     "compare_summary_",
     "advisor_",
     "diff_analyze_",
-    "multi_ranks_compare_merge_",
+    MERGED_FILE_PREFIX,
 )
 _NUMBER = re.compile(r"[+-]?[0-9]{1,400}(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 _BOOLEANS = {"True": True, "False": False}
@@ -274,7 +277,7 @@ def _read_csv(path: Path) -> _ResultTables:
 
         headers = read_line() or []
 
-        def yield_columns(columns: Sequence[str]) -> Iterator[Sequence[object]]:
+        def iterate_columns(columns: Sequence[str]) -> Iterator[Sequence[object]]:
             places = [headers.index(column) for column in columns]
             while (row := read_line()) is not None:
                 if len(row) == len(headers):
@@ -284,28 +287,28 @@ def _read_csv(path: Path) -> _ResultTables:
                     raise _create_damage_error(path, f" at line {lines.line_num}", reason)
 
         if headers:
-            yield _ResultTable("", headers, yield_columns)
+            yield _ResultTable("", headers, iterate_columns)
 
 
 def _read_jsonl(path: Path) -> _ResultTables:
     with path.open(encoding="utf-8-sig") as file:
 
-        def yield_objects() -> Iterator[tuple[int, dict[str, Any]]]:
+        def iterate_objects() -> Iterator[tuple[int, dict[str, Any]]]:
             for number, text in enumerate(file, 1):
                 if text.strip():
                     yield number, _parse_object(path, number, text)
 
-        def yield_columns(columns: Sequence[str]) -> Iterator[Sequence[object]]:
+        def iterate_columns(columns: Sequence[str]) -> Iterator[Sequence[object]]:
             for number, row in chain(first, numbered):
                 try:
                     yield [row[column] for column in columns]
                 except KeyError as error:
                     raise _create_damage_error(path, f" at line {number}", f"the row has no {error}") from None
 
-        numbered = yield_objects()
+        numbered = iterate_objects()
         first = list(islice(numbered, 1))
         if first:
-            yield _ResultTable("", list(first[0][1]), yield_columns)
+            yield _ResultTable("", list(first[0][1]), iterate_columns)
 
 
 def _parse_object(path: Path, number: int, text: str) -> dict[str, Any]:
@@ -349,7 +352,7 @@ def _read_xlsx(path: Path) -> _ResultTables:
 def _create_sheet_table(
     path: Path, place: str, headers: list[str], content: Iterator[Sequence[object]]
 ) -> _ResultTable:
-    def yield_columns(columns: Sequence[str]) -> Iterator[Sequence[object]]:
+    def iterate_columns(columns: Sequence[str]) -> Iterator[Sequence[object]]:
         places = [headers.index(column) for column in columns]
         percent = find_percent_columns(headers)
         for number, row in enumerate(content, 2):
@@ -362,7 +365,7 @@ def _create_sheet_table(
             elif any(cell is not None for cell in row):
                 raise _create_damage_error(path, f"{place} at row {number}", f"it has no {NAME_HEADER}")
 
-    return _ResultTable(place, headers, yield_columns)
+    return _ResultTable(place, headers, iterate_columns)
 
 
 _READERS: dict[str, Callable[[Path], _ResultTables]] = {

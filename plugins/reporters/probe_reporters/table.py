@@ -13,6 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from probe_core.exports import add_alias
 from probe_core.model import Cell, Column, Measurement, Mode, Percent, Slot, Statistic
 from probe_core.model.batches import PairSide, RowBatch
 from probe_core.model.columns import FLOAT, INTEGER, MAX_EXACT_INTEGER, NULL, Array, InternTable
@@ -69,7 +70,7 @@ class Table:
         """Return the cells of a batch; numbers rounded as in docs/tables.md#digits, or with all digits."""
         return [self._create_column(batch, *source, all_digits=all_digits) for source in self.sources]
 
-    def yield_rows(self, batch: RowBatch, *, all_digits: bool = False) -> Iterator[Sequence[Cell]]:
+    def iterate_rows(self, batch: RowBatch, *, all_digits: bool = False) -> Iterator[Sequence[Cell]]:
         """Yield the cells of each row of a batch."""
         return zip(*(column.get_cells() for column in self.create_columns(batch, all_digits=all_digits)))
 
@@ -99,6 +100,9 @@ class Table:
         if isinstance(value, float) and (style == "percent" or (style != "plain" and value - value == 0)):
             return _STYLES[style](value)
         return format_statistic(value) if isinstance(value, float) else value
+
+
+add_alias(Table, "yield_rows", "iterate_rows")
 
 
 @dataclass(frozen=True)

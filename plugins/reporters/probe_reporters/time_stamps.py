@@ -15,13 +15,13 @@ from pathlib import Path
 
 from probe_core.errors import UserError
 from probe_core.files.atomic import FILE_MODE, create_path_error, make_directory
-from probe_core.model.plan import TIME_STAMP_FORMAT
+from probe_core.model.plan import TIME_STAMP_FORMAT, TIME_STAMP_PATTERN
 
 MAX_TRIED_SECONDS = 1000
 """Number of seconds that are tried before giving up."""
 _SAFE_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 """Flags for ``os.open`` that refuse links and do not wait for the reader of a pipe."""
-_CLAIM_NAME = re.compile(r"\.(\d{14})\.claim")
+_CLAIM_NAME = re.compile(rf"\.({TIME_STAMP_PATTERN})\.claim")
 
 
 def add_second(time_stamp: str) -> str:

@@ -20,8 +20,8 @@ import numpy as np
 from probe_core.model import Cell, Colour, Percent
 from probe_core.model.answers import Answer
 from probe_core.model.batches import RowBatch
-from probe_reporters.answer_sheet import AnswerLine, RowIndex, yield_lines
-from probe_reporters.lines import sheet_row, sheet_rows, styled_row
+from probe_reporters.answer_sheet import AnswerLine, RowIndex, iterate_lines
+from probe_reporters.lines import format_sheet_rows, sheet_row, styled_row
 from probe_reporters.table import PERCENT_CODE, CellColumn
 from probe_reporters.text import MAX_SHEET_ROWS, format_excel_text
 from probe_reporters.xlsx_template import FILL_COLOURS, WorkbookTemplate, create_template
@@ -114,7 +114,7 @@ class XlsxTableWriter:
                 self._next_sheet()
             rows = range(start, min(len(batch), start + self._sheet_row_count - self._row))
             assert self._sheet is not None
-            self._sheet.write(sheet_rows(columns, rows, self._row + 2, styles, codes, format_excel_text))
+            self._sheet.write(format_sheet_rows(columns, rows, self._row + 2, styles, codes, format_excel_text))
             self._row += len(rows)
             start = rows.stop
 
@@ -125,7 +125,7 @@ class XlsxTableWriter:
     def close(self) -> None:
         """Complete the workbook."""
         template = self._template
-        lines = list(yield_lines(self._answer, self._row_index)) if self._answer is not None else []
+        lines = list(iterate_lines(self._answer, self._row_index)) if self._answer is not None else []
         if lines:
             template = create_template(self._headers, self._sheet_count, self._sheet_row_count, lines)
             self._sheet_tail = template.sheets[self._sheet_name][1]

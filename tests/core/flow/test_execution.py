@@ -132,8 +132,8 @@ def test_ranks_are_reported_in_order_whichever_ends_first(
     def reversed_order(*arguments: Any) -> Iterable[tuple[int, Any]]:
         return reversed(list(as_they_end(*arguments)))
 
-    as_they_end = scheduler.yield_as_finished
-    monkeypatch.setattr(scheduler, "yield_as_finished", reversed_order)
+    as_they_end = scheduler.iterate_as_finished
+    monkeypatch.setattr(scheduler, "iterate_as_finished", reversed_order)
     if failing is not None:
         (steps[0] / failing / "dump.json").write_text("{")
     code = probe("compare", *steps, "-o", tmp_path / "o", "--executor", "threads", "-j", "2")
@@ -160,8 +160,8 @@ def test_an_interruption_reports_what_has_ended(probe: Any, steps: Pair, tmp_pat
         yield from outcomes[:0:-1]
         raise KeyboardInterrupt
 
-    as_they_end = scheduler.yield_as_finished
-    monkeypatch.setattr(scheduler, "yield_as_finished", interrupted)
+    as_they_end = scheduler.iterate_as_finished
+    monkeypatch.setattr(scheduler, "iterate_as_finished", interrupted)
     assert probe("compare", *steps, "-o", tmp_path / "o", "--executor", "threads", "-j", "1") == 130
     expected = [f"step{step}/rank{rank}" for step in (0, 2, 3) for rank in (0, 1)]
     assert re.findall(r"^(step\S+): .* rows of", probe.out, re.M) == expected[1:]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from probe_diagnosis.frames import own_frame
+from probe_diagnosis.frames import find_own_frame
 from probe_recording.reading.construct import read_construct
 from support.runs.comparing import compare
 from support.runs.recorded import forward, scalar, tensor, write_run, write_tensor_run
@@ -253,8 +253,8 @@ def test_the_line_of_the_users_own_code() -> None:
         "File train.py, line 3, in <module>, \n model(x)",
     )
     assert Manager().record_files()  # as every comparison asks for; the readers say whose frames are left out
-    assert own_frame(frames) == "File /x/site-packages/transformers/llama.py, line 193, in attend, a = b * c"
-    assert own_frame(frames[:2]) == ""
+    assert find_own_frame(frames) == "File /x/site-packages/transformers/llama.py, line 193, in attend, a = b * c"
+    assert find_own_frame(frames[:2]) == ""
 
 
 def test_the_line_of_code_is_never_the_frameworks_wherever_that_is_installed() -> None:
@@ -270,6 +270,6 @@ def test_the_line_of_code_is_never_the_frameworks_wherever_that_is_installed() -
         )
     ]
     frames += ["File /opt/ms/mindspore/nn/cell.py, line 1, in __call__, \n out = self.construct(x)"]
-    assert own_frame(frames) == ""
+    assert find_own_frame(frames) == ""
     own = "File /home/me/torch/utils/train.py, line 2, in step, loss.backward()"
-    assert own_frame([*frames, own]) == own
+    assert find_own_frame([*frames, own]) == own

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from probe_ranks.command.addresses import explain_unresolved
 from support.runs.precheck_runs import standin_run
-
-from probe_core.plugins.addresses import explain_unresolved
 
 pytest_plugins = ["support.standins.precheck_fixtures"]
 
@@ -459,7 +458,7 @@ def probe_commands():
 
 
 def test_a_defect_of_probe_is_still_one(probe: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("probe_core.cli.plugins._print_table", lambda described: 1 / 0)
+    monkeypatch.setattr("probe_ranks.command.plugins._print_table", lambda described: 1 / 0)
     assert probe("plugins") == 70 and "This is a defect of probe" in probe.err
 
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from probe_diagnosis.frames import entering_frame, own_frame
+from probe_diagnosis.frames import find_entering_frame, find_own_frame
 
 FRAMES = (
     "File /env/lib/python3.11/site-packages/torch/nn/functional.py, line 1, in linear, \n return f(x)",
@@ -18,10 +18,10 @@ def _framework(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_entering_frame_is_the_line_that_calls_the_model() -> None:
-    assert own_frame(FRAMES) == "File net.py, line 9, in forward, return self.head(x)"
-    assert entering_frame(FRAMES) == "File train.py, line 5, in step, model(batch)"
+    assert find_own_frame(FRAMES) == "File net.py, line 9, in forward, return self.head(x)"
+    assert find_entering_frame(FRAMES) == "File train.py, line 5, in step, model(batch)"
 
 
 def test_frames_without_a_framework_enter_at_the_innermost() -> None:
-    assert entering_frame(FRAMES[3:]) == "File train.py, line 5, in step, model(batch)"
-    assert entering_frame(FRAMES[:1]) == "" and entering_frame(()) == ""
+    assert find_entering_frame(FRAMES[3:]) == "File train.py, line 5, in step, model(batch)"
+    assert find_entering_frame(FRAMES[:1]) == "" and find_entering_frame(()) == ""

@@ -16,7 +16,7 @@ OFF = ErrorMeasurement("output.0", "torch.float32", (2,), 0.1, 0.1, 1e-7, 1e6)
 @pytest.mark.parametrize(("ranks", "named"), [([0, 1], True), ([0], False), ([3], True)])
 def test_the_rank_of_a_cause(ranks: list[int], named: bool, capsys: pytest.CaptureFixture[str]) -> None:
     results = [RankResult(Path(f"rank{rank}/dump.json"), "", rank) for rank in ranks]
-    results[0].beyond.append(UnexplainedResult("Torch.a.0.forward", OFF, rank=ranks[0]))
+    results[0].unexplained_results.append(UnexplainedResult("Torch.a.0.forward", OFF, rank=ranks[0]))
     verdict = conclude_verdict(Explanation(Path("run"), results))
     start = f"on rank {ranks[0]}, " if named else ""
     assert verdict.sentence.startswith(f"ERROR INTRODUCED: {start}Torch.a.0.forward returns values that are off")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from probe_matching.aligned import AlignmentMatcher
-from probe_matching.likeness import parse_place
+from probe_matching.likeness import parse_module_call
 from probe_recording.reading.run import DumpRun
 from support.runs.recorded import forward, scalar, tensor, write_run
 from support.runs.streams import PLAN, Data, align, backward, call, look, module, opened, run
@@ -168,7 +168,7 @@ def test_runs_without_anything_in_common_match_nothing(tmp_path: Path) -> None:
     ],
 )
 def test_a_module_has_a_place(key: str, place: Any) -> None:
-    assert parse_place(key) == place
+    assert parse_module_call(key) == place
 
 
 def test_modules_pair_by_their_place_whatever_their_class(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from probe_matching.gradients import owners
+from probe_matching.gradients import find_owners
 from probe_matching.name_table import Dialect, Overload, Positions
 from probe_matching.translated import TranslatedRun
 from probe_mindspore.names import load_table
@@ -79,11 +79,11 @@ def pair(inputs: list[Any], outputs: list[Any], untracked: tuple[int, ...] = ())
     ],
 )
 def test_the_owner_of_each_gradient(inputs: list[Any], outputs: list[Any], expected: list[Any]) -> None:
-    assert owners(*pair(inputs, outputs)) == expected
+    assert find_owners(*pair(inputs, outputs)) == expected
 
 
 def test_inputs_that_need_no_gradient_own_none() -> None:
-    assert owners(*pair([[8], [8], [2, 8]], [[8], [2, 8]], untracked=(0,))) == ["1", "2"]
+    assert find_owners(*pair([[8], [8], [2, 8]], [[8], [2, 8]], untracked=(0,))) == ["1", "2"]
 
 
 # -- the view of a run ---------------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ def test_nodes_are_numbered_in_the_order_they_are_made() -> None:
     first = x * 2
     between = compat.get_sequence_number()
     second = first + 1
-    assert compat.number_of(first.grad_fn) < between <= compat.number_of(second.grad_fn), VERSION
+    assert compat.get_node_number(first.grad_fn) < between <= compat.get_node_number(second.grad_fn), VERSION
 
 
 def test_functions_that_torch_makes_of_operators() -> None:

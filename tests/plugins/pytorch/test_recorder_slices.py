@@ -94,7 +94,7 @@ def test_a_request_that_no_batch_holds_is_reported(tmp_path: Path, capsys: pytes
         F.relu(X)
         found.stop()
         found.step()
-    assert 'no scheduled_tokens that start() received has "z"' in capsys.readouterr().err
+    assert 'no call of start() received scheduled_tokens with the request "z"' in capsys.readouterr().err
 
 
 def test_without_request_id_scheduled_tokens_limit_nothing(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def test_a_script_without_an_optimizer(probe: Any) -> None:
 
 def test_a_script_without_torch(probe: Any) -> None:
     assert probe("run", "-o", "run", script("print(1 + 1)\n")) == 0
-    assert probe.out == "2\n" and "the program called nothing that level mix records" in probe.err
+    assert probe.out == "2\n" and "the program made no call that level mix records" in probe.err
     assert "optimizer" not in probe.err and "that is, or" not in probe.err
 
 

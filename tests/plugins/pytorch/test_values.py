@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from probe_pytorch.storage.bytes import CHECKSUMS
+from probe_pytorch.storage.host_bytes import CHECKSUMS
 from probe_pytorch.values import TorchCollector
 from probe_recording.values.leaves import encode
 from support.runs.values import DENSE, STATISTICS, Pair, Point, Saved, Wrapper, int_leaf, leaf, tree

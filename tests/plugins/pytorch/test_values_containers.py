@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
-from probe_pytorch.storage.bytes import CHECKSUMS
+from probe_pytorch.storage.host_bytes import CHECKSUMS
 from probe_pytorch.values import TorchCollector
 from probe_recording.values.collector import MAX_CONTAINERS, MAX_DEPTH
 from support.runs.records import record_of

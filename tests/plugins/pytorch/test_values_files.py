@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 import xxhash
-from probe_pytorch.storage.bytes import CHECKSUMS
+from probe_pytorch.storage.host_bytes import CHECKSUMS
 from probe_pytorch.values import TorchCollector
 from probe_recording.values.leaves import encode
 from support.cases import every

@@ -17,9 +17,9 @@ from probe_ranks.specs import Pool
 from probe_ranks.spread import (
     PENDING_CALLS_PER_WORKER,
     create_lost_error,
+    iterate_as_finished,
+    iterate_in_order,
     open_pool,
-    yield_as_finished,
-    yield_in_order,
 )
 from support.measuring import PROPERTY
 from support.sampling import examples
@@ -124,7 +124,7 @@ DEADLY = st.lists(st.tuples(st.sampled_from([RETURN, RETURN, RAISE, KILL]), st.i
 @given(DEADLY, st.integers(1, 5))
 def test_every_call_is_made_and_only_the_deadly_ones_are_lost(calls: list[Call], size: int) -> None:
     make = Made(size)
-    found = list(yield_as_finished(make, act, numbered(calls)))
+    found = list(iterate_as_finished(make, act, numbered(calls)))
     assert sorted(number for number, _ in found) == list(range(len(calls)))
     for number, outcome in found:
         what = calls[number][0]
@@ -146,13 +146,13 @@ def test_nothing_is_made_twice_while_no_worker_dies(calls: list[Call], size: int
         begun.append(number)
         return act(what, pause, number)
 
-    list(yield_as_finished(make, note, numbered(calls)))
+    list(iterate_as_finished(make, note, numbered(calls)))
     assert sorted(begun) == list(range(len(calls)))
     assert len(make.pools) <= 1
 
 
 def test_one_thing_at_a_time_is_in_order() -> None:
-    found = yield_as_finished(Made(1), act, numbered([(RETURN, 0)] * 20))
+    found = iterate_as_finished(Made(1), act, numbered([(RETURN, 0)] * 20))
     assert [number for number, _ in found] == list(range(20))
 
 
@@ -164,7 +164,7 @@ def test_what_finishes_first_comes_first() -> None:
             held.wait(10)
         return number
 
-    found = yield_as_finished(lambda: ThreadExecutor().open(2, None), wait, [(0,), (second,), (2,)])
+    found = iterate_as_finished(lambda: ThreadExecutor().open(2, None), wait, [(0,), (second,), (2,)])
     assert next(found) == (second, second)
     held.set()
     assert sorted(found) == [(0, 0), (2, 2)]
@@ -172,7 +172,7 @@ def test_what_finishes_first_comes_first() -> None:
 
 def test_who_stops_listening_lets_the_pool_go() -> None:
     make = Made(2)
-    found = yield_as_finished(make, act, numbered([(RETURN, 0)] * 50))
+    found = iterate_as_finished(make, act, numbered([(RETURN, 0)] * 50))
     next(found)
     found.close()
     assert not make.pools[0].is_open
@@ -204,7 +204,7 @@ def test_an_interruption_waits_for_what_is_under_way(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("probe_ranks.spread.wait", interrupted)
     given_out = []
     with pytest.raises(KeyboardInterrupt):
-        for number, _ in yield_as_finished(lambda: ThreadExecutor().open(2, None), work, [(n,) for n in range(9)]):
+        for number, _ in iterate_as_finished(lambda: ThreadExecutor().open(2, None), work, [(n,) for n in range(9)]):
             given_out.append(number)
     assert sorted(given_out) == sorted(begun) == [0, 1, 2]
 
@@ -224,12 +224,12 @@ class Cancelling(Executor):
 
 def test_calls_that_were_dropped_say_that_the_workers_are_gone() -> None:
     calls = [(0,), (1,), (2,)]
-    found = yield_as_finished(lambda: Pool(Cancelling(), 1), act, calls)
+    found = iterate_as_finished(lambda: Pool(Cancelling(), 1), act, calls)
     assert next(found) == (0, (0,))
     with pytest.raises(UserError, match="The workers are gone") as caught:
         next(found)
     assert "--resume" in caught.value.fix
-    results = yield_in_order(Pool(Cancelling(), 1), act, calls)
+    results = iterate_in_order(Pool(Cancelling(), 1), act, calls)
     assert next(results) == (0,)
     with pytest.raises(UserError, match="The workers are gone"):
         next(results)
@@ -237,11 +237,11 @@ def test_calls_that_were_dropped_say_that_the_workers_are_gone() -> None:
 
 def test_processes_that_die_take_nobody_along() -> None:
     found = dict(
-        yield_as_finished(lambda: ProcessExecutor().open(2, None), os.path.join, [("a", "b"), ("c", "d"), ("e", "f")])
+        iterate_as_finished(lambda: ProcessExecutor().open(2, None), os.path.join, [("a", "b"), ("c", "d"), ("e", "f")])
     )
     assert found == {0: "a/b", 1: "c/d", 2: "e/f"}
     calls = [("os.getpid() > 0",), ("os._exit(9)",), ("1 // 0",), ("os.kill(os.getpid(), 9)",), ("6 * 7",)]
-    found = dict(yield_as_finished(lambda: ProcessExecutor().open(2, None), evaluate, calls))
+    found = dict(iterate_as_finished(lambda: ProcessExecutor().open(2, None), evaluate, calls))
     assert sorted(found) == list(range(5))
     assert found[0] is True and found[4] == 42 and isinstance(found[2], ZeroDivisionError)
     assert isinstance(found[1], BrokenExecutor) and isinstance(found[3], BrokenExecutor)
@@ -263,7 +263,7 @@ def test_results_come_in_the_order_of_the_calls_until_one_raises(calls: list[Cal
     found: list[int] = []
     with open_pool(make) as pool:
         try:
-            for value in yield_in_order(pool, act, numbered(calls)):
+            for value in iterate_in_order(pool, act, numbered(calls)):
                 found.append(value)
         except Boom as error:
             assert error.args == (first,)
@@ -285,7 +285,7 @@ def test_no_more_calls_are_drawn_than_may_be_under_way(count: int, size: int, ta
             yield RETURN, 0, number
 
     with open_pool(Made(size)) as pool:
-        results = yield_in_order(pool, act, calls())
+        results = iterate_in_order(pool, act, calls())
         for number in range(min(taken, count)):
             next(results)
             assert drawn <= number + size * PENDING_CALLS_PER_WORKER
@@ -294,7 +294,7 @@ def test_no_more_calls_are_drawn_than_may_be_under_way(count: int, size: int, ta
 
 def test_workers_that_die_are_a_mistake_in_one_sentence() -> None:
     with open_pool(Made(2)) as pool:
-        results = yield_in_order(pool, act, numbered([(RETURN, 0), (KILL, 5), (RETURN, 9), (RETURN, 0)]))
+        results = iterate_in_order(pool, act, numbered([(RETURN, 0), (KILL, 5), (RETURN, 9), (RETURN, 0)]))
         with pytest.raises(UserError, match=r"died \((a process died|gone)\)") as caught:
             list(results)
     assert "--jobs" in caught.value.fix
@@ -311,7 +311,7 @@ def test_what_is_left_is_dropped_when_one_raises() -> None:
 
         threads.submit = noting  # type: ignore[method-assign]
         with pytest.raises(Boom):
-            list(yield_in_order(Pool(threads, 4), act, numbered([(RAISE, 100), *[(RETURN, 50)] * 7])))
+            list(iterate_in_order(Pool(threads, 4), act, numbered([(RAISE, 100), *[(RETURN, 50)] * 7])))
         assert futures[-1].cancelled()
 
 
@@ -336,8 +336,8 @@ def test_a_pool_that_is_not_to_be_had() -> None:
         raise UserError("No worker.", "Start one.")
 
     with pytest.raises(UserError, match="No worker"):
-        list(yield_as_finished(none, act, numbered([(RETURN, 0)])))
-    assert list(yield_as_finished(none, act, [])) == [], "nobody is called for nothing"
+        list(iterate_as_finished(none, act, numbered([(RETURN, 0)])))
+    assert list(iterate_as_finished(none, act, [])) == [], "nobody is called for nothing"
 
 
 def test_the_reason_of_a_death_is_one_line() -> None:

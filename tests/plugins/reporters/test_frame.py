@@ -54,7 +54,7 @@ CASES = [
 def frame_of(comparison: Any) -> FrameColumns:
     """The frame of a comparison."""
     frame = FrameColumns()
-    for pair, table, batch in comparison._yield_batches():
+    for pair, table, batch in comparison._iterate_batches():
         frame.add(pair, table, batch)
     return frame
 
@@ -161,7 +161,7 @@ def test_the_size_of_batches_changes_nothing(count: int, mixed: Any, monkeypatch
 
 
 def test_a_frame_without_rows_has_the_columns(mixed: Any) -> None:
-    _, table, _ = next(probe_core.compare(*mixed)._yield_batches())
+    _, table, _ = next(probe_core.compare(*mixed)._iterate_batches())
     columns = FrameColumns(frames.find_column_types(table)).columns()
     assert {*LEADING_COLUMNS, "NPU Name", "Max diff", *TRAILING_COLUMNS} < {
         *columns
@@ -194,7 +194,7 @@ def test_distance_and_bound_are_those_of_the_further_policy(mixed: Any) -> None:
     frame = frame_of(comparison).columns()
     drifts = [
         row.further["first_difference"].drift
-        for _, _, batch in comparison._yield_batches()
+        for _, _, batch in comparison._iterate_batches()
         for _, rows in batch.all_rows()
         for row in rows
     ]

@@ -91,7 +91,7 @@ def test_row_groups_have_one_schema(pair: Any, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("probe_core.flow.matched.MAX_BATCH_ROWS", 7)
     monkeypatch.setattr(parquet, "ROW_GROUP_ROWS", 20)
     whole, writer = FrameColumns(), None
-    for place, table, batch in probe_core.compare(*pair)._yield_batches():
+    for place, table, batch in probe_core.compare(*pair)._iterate_batches():
         writer = writer or parquet.ParquetReporter().open_table(Path("unused"), table, place)
         writer.write_batch(table.create_columns(batch, all_digits=True), batch)
         whole.add(place, table, batch)
@@ -138,7 +138,7 @@ def test_write_gives_the_same_file_twice(pair: Any, tmp_path: Path) -> None:
 
 def test_an_abandoned_file_is_closed(pair: Any, tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
-    place, table, batch = next(probe_core.compare(*pair)._yield_batches())
+    place, table, batch = next(probe_core.compare(*pair)._iterate_batches())
     writer = parquet.ParquetReporter().open_table(tmp_path / "table", table, place)
     writer.write_batch(table.create_columns(batch, all_digits=True), batch)
     writer.abandon()

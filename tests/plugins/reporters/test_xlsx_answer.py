@@ -12,7 +12,7 @@ from typing import Any
 import probe_reporters.xlsx as xlsx
 import pytest
 from openpyxl import Workbook, load_workbook
-from probe_reporters.answer_sheet import parse_frames, yield_lines
+from probe_reporters.answer_sheet import iterate_lines, parse_frames
 from probe_reporters.xlsx_template import NUMBER_FORMATS
 from support.runs.recorded import forward, tensor, write_run
 
@@ -55,7 +55,7 @@ def test_it_is_the_last_sheet_and_the_only_one_selected(tmp_path: Path) -> None:
     assert book.sheetnames == ["Sheet1", "answer"] and book.active is book["answer"]
     assert [bool(sheet.sheet_view.tabSelected) for sheet in book.worksheets] == [False, True]
     found = [tuple(cell.value for cell in row) for row in book["answer"].iter_rows()]
-    assert found == [(line.heading, line.text) for line in yield_lines(answer_of())]
+    assert found == [(line.heading, line.text) for line in iterate_lines(answer_of())]
     assert book["answer"]["B1"].alignment.wrap_text
 
 

@@ -108,7 +108,7 @@ def every_call_of_mint(dtype: str, *, gradients: bool = False) -> int:
     count = 0
     for each in CALLS:
         arguments = Arguments(typed(each.positional, dtype), typed(dict(each.keywords), dtype))
-        positional, keywords = device._build_arguments(arguments, device.create_tensor)
+        positional, keywords = device._create_arguments(arguments, device.create_tensor)
         family, _, name = each.api.partition(".")
         function = attrgetter(name)(roots[family])
         with suppress(RuntimeError, TypeError, ValueError):

@@ -13,7 +13,7 @@ from probe_diagnosis.timeline.compared_calls import (
     ValueState,
     format_scalar,
 )
-from probe_diagnosis.timeline.evidence import evidence_texts
+from probe_diagnosis.timeline.evidence import format_evidence_texts
 from probe_diagnosis.timeline.floors import AXIS_CLASSES, find_class, find_floor, load_floors
 
 from probe_core.model import Drift, Kind, Level, MatchKind, Row, Side, Value
@@ -37,7 +37,7 @@ def _difference(row: Row, *, by_tensor: bool) -> ValueComparison:
     verdict = row.further.get(POLICY_NAME)
     if verdict is None:
         return unjudged
-    why = "; ".join(evidence_texts(verdict))
+    why = "; ".join(format_evidence_texts(verdict))
     is_left_out = bool(row.replaced_verdicts) and row.verdict.level is Level.SKIP
     if is_left_out:
         why = row.replaced_verdicts[-1].reason.detail

@@ -6,7 +6,7 @@ import math
 
 import ml_dtypes
 import numpy as np
-from probe_diagnosis.timeline.evidence import evidence_texts
+from probe_diagnosis.timeline.evidence import format_evidence_texts
 from probe_metrics.thresholds import load_thresholds
 
 from probe_core.model import Verdict
@@ -20,7 +20,7 @@ ROUNDED_AS = {"complex64": "float32", "complex128": "float64"}
 
 
 def evidence(verdict: Verdict) -> str:
-    (text,) = evidence_texts(verdict)
+    (text,) = format_evidence_texts(verdict)
     return text
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from probe_diagnosis.conditions.condition_sentences import condition_sentence
+from probe_diagnosis.conditions.condition_sentences import describe_condition
 from probe_diagnosis.conditions.differences import ConditionDifference, ConditionKind
 
 from probe_check.config_check.comparison import ConfigComparison
@@ -47,7 +47,7 @@ def describe_difference(config_difference: ConfigDifference) -> str:
         for name, number in (("step", config_difference.step), ("rank", config_difference.rank))
         if number
     ]
-    return condition_sentence(_format_condition(config_difference)) + (f" ({', '.join(places)})" if places else "")
+    return describe_condition(_format_condition(config_difference)) + (f" ({', '.join(places)})" if places else "")
 
 
 def _format_condition(config_difference: ConfigDifference) -> ConditionDifference:

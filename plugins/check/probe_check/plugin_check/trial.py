@@ -137,7 +137,7 @@ class Trial:
         try:
             for batch in judge_batches(comparison.batches(), self.manager, raise_error):
                 files.write(batch)
-                deque(table.yield_rows(batch) if table else (), 0)
+                deque(table.iterate_rows(batch) if table else (), 0)
                 _ = [(mark.colour, tuple(mark.reasons)) for mark in batch.marks.values()]
                 yield batch
         finally:

@@ -52,7 +52,7 @@ class TrialRun(HeldRun):
         self._arrays: dict[str, Array] = {}
         self._has_stacks = False
         records = []
-        for index, (key, sides) in enumerate(_yield_calls(is_target)):
+        for index, (key, sides) in enumerate(_iterate_calls(is_target)):
             slots = [
                 Slot(name := f"{key}.{side.value}.{place}", side, place, self._create_value(name, value, mode))
                 for side, values in sides.items()
@@ -118,7 +118,7 @@ class _ArrayFactory(NamedTuple):
 Sides = Mapping[Side, Mapping[str, Any]]
 
 
-def _yield_calls(is_target: bool) -> Iterator[tuple[str, Sides]]:
+def _iterate_calls(is_target: bool) -> Iterator[tuple[str, Sides]]:
     """Yield the calls of one side, in their order."""
     exact, rounded, wrong = (_ArrayFactory(error if is_target else 0.0) for error in (0.0, 1e-7, 0.5))
     x, w = exact.create_array(2, 3), exact.create_array(3, 4)

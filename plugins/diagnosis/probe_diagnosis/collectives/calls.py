@@ -91,7 +91,7 @@ def load_apis() -> dict[str, CommunicationApi]:
     }
 
 
-def api_of(key: str) -> CommunicationApi | None:
+def find_api(key: str) -> CommunicationApi | None:
     """Return the communication API that the record with this key calls; None for any other record."""
     if not key.startswith(KEY_PREFIXES):
         return None
@@ -109,7 +109,7 @@ def get_argument_name(api: CommunicationApi, slot: Slot) -> str:
 
 def parse_call(record: Record) -> CommunicationCall | None:
     """Return the communication call of a record; None for any other record."""
-    api = api_of(record.key)
+    api = find_api(record.key)
     if api is None:
         return None
     inputs = [slot for slot in record.slots if slot.side is Side.INPUT]

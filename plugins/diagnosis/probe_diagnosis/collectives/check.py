@@ -12,7 +12,7 @@ from probe_core.errors import UnreadableTensor
 from probe_core.model import Kind, Record, Side, Slot
 from probe_core.model.run import Run
 from probe_diagnosis.collectives import laws
-from probe_diagnosis.collectives.calls import CommunicationCall, Flow, api_of, get_argument_name, parse_call
+from probe_diagnosis.collectives.calls import CommunicationCall, Flow, find_api, get_argument_name, parse_call
 from probe_diagnosis.collectives.laws import ExpectedBuffer
 
 Array = np.ndarray[Any, Any]
@@ -180,7 +180,7 @@ def _find_world(runs: Mapping[int, Run]) -> range:
 
 def _takes_from_anyone(run: Run) -> bool:
     """Return True if a rank receives from any sender, so that its transfers cannot be matched."""
-    calls = (parse_call(record) for record in run.records() if api_of(record.key))
+    calls = (parse_call(record) for record in run.records() if find_api(record.key))
     return any(call and call.api.flow is Flow.RECEIVE and not call.peers for call in calls)
 
 

@@ -51,7 +51,7 @@ def create_conditions(differences: Sequence[ConditionDifference], step: str, ran
             difference.name,
             _format_fact(difference.target),
             _format_fact(difference.golden),
-            condition_sentence(difference),
+            describe_condition(difference),
             step,
             rank,
         )
@@ -59,7 +59,7 @@ def create_conditions(differences: Sequence[ConditionDifference], step: str, ran
     )
 
 
-def condition_sentence(difference: ConditionDifference) -> str:
+def describe_condition(difference: ConditionDifference) -> str:
     """Return a sentence on a condition that differs, without a full stop."""
     if difference.random is not None:
         return _describe_random_state(difference.random)

@@ -34,21 +34,21 @@ class Meetings:
             return
         moved = False
         for walker in waiting:
-            if self._transfer(walker, force=False):
+            if self._settle_transfer(walker, force=False):
                 moved = True
         groups = self._list_collectives()
         for members, expected in groups:
             if len(members) == expected:
-                self._collective(members)
+                self._settle_collective(members)
                 moved = True
         if moved:
             return
         # the record of some rank lacks its part of a call
         receiving = [walker for walker in waiting if self._is_send_missing(walker)]
         if groups and not receiving:
-            self._collective(max(groups, key=lambda group: len(group[0]) / max(1, group[1]))[0])
+            self._settle_collective(max(groups, key=lambda group: len(group[0]) / max(1, group[1]))[0])
         else:
-            self._transfer((receiving or waiting)[0], force=True)
+            self._settle_transfer((receiving or waiting)[0], force=True)
 
     def _is_send_missing(self, walker: Walker) -> bool:
         """Return True for a rank that waits for a send that the rest of the sender's record lacks."""
@@ -65,7 +65,7 @@ class Meetings:
 
     # -- between two ranks -------------------------------------------------------------------------
 
-    def _transfer(self, walker: Walker, *, force: bool) -> bool:
+    def _settle_transfer(self, walker: Walker, *, force: bool) -> bool:
         """Let a rank pass a send, a receive, or a list of both, if the values that it receives were sent.
 
         Args:
@@ -139,7 +139,7 @@ class Meetings:
             groups.setdefault(key, ([], len(members)))[0].append(walker)
         return list(groups.values())
 
-    def _collective(self, members: Sequence[Walker]) -> None:
+    def _settle_collective(self, members: Sequence[Walker]) -> None:
         """Let ranks pass a collective that they make together."""
         calls = [walker.cursor.call for walker in members]
         first = calls[0]

@@ -21,7 +21,7 @@ from probe_core.errors import UserError
 from probe_core.files.atomic import AtomicFile, create_write_error
 from probe_core.model import Cell, Level, Record, Row, Side, Slot
 from probe_core.model.batches import RowBatch
-from probe_diagnosis.collectives.calls import CommunicationCall, Peer, api_of, load_apis, parse_call
+from probe_diagnosis.collectives.calls import CommunicationCall, Peer, find_api, load_apis, parse_call
 from probe_diagnosis.timeline.batch_values import build_value_table
 from probe_diagnosis.timeline.compared_calls import Basis, ComparedCall, DifferenceKind, ValueComparison, ValueState
 from probe_diagnosis.timeline.floors import apply_floors
@@ -81,7 +81,7 @@ class RankFile:
 
     def write_batch(self, batch: RowBatch) -> None:
         """Append the ops of a batch; they are not judged if their calls may be paired wrongly."""
-        cells = self._table.yield_rows(batch)
+        cells = self._table.iterate_rows(batch)
         table = build_value_table(batch)
         apply_floors(batch, table)
         for number, (_, rows) in enumerate(batch.all_rows()):
@@ -111,7 +111,7 @@ class RankFile:
         if within:
             head["module"] = list(within)
         lines = [f"{INDENT}{INDENT}{json.dumps(name)}: {json.dumps(part)}," for name, part in head.items()]
-        items = (self._item(op, *entry) for entry in shown)
+        items = (self._serialize_row(op, *entry) for entry in shown)
         texts = f",\n{INDENT * 3}".join(json.dumps(item, allow_nan=False) for item in items)
         lines.append(f'{INDENT}{INDENT}"op_items": [\n{INDENT * 3}{texts}\n{INDENT}{INDENT}]')
         text = "{\n" + "\n".join(lines) + f"\n{INDENT}}}"
@@ -149,7 +149,7 @@ class RankFile:
         finally:
             self._file.discard()
 
-    def _item(self, op: str, row: Row, cells: Sequence[Cell], value: ValueComparison) -> dict[str, Any]:
+    def _serialize_row(self, op: str, row: Row, cells: Sequence[Cell], value: ValueComparison) -> dict[str, Any]:
         """Return the entry of one row."""
         item: dict[str, Any] = dict(zip(self._table.headers, map(_format_finite, cells)))
         if row.stack is not None:
@@ -186,7 +186,7 @@ def _describe_transfer(slot: Slot | None) -> tuple[str, str]:
 
 def _parse_row_call(op: str, rows: Sequence[Row]) -> CommunicationCall | None:
     """Return the communication call that an op of the target is; None for any other op."""
-    if api_of(op) is None:
+    if find_api(op) is None:
         return None
     return parse_call(Record(0, op, tuple(row.pair.target for row in rows if row.pair.target is not None)))
 

@@ -11,7 +11,7 @@ from probe_core.errors import format_count, make_printable
 from probe_core.model import Cell
 from probe_diagnosis.difference.differing_values import format_evidence
 from probe_diagnosis.first_difference.analysis import DivergingCall, StepAnalysis
-from probe_diagnosis.frames import own_frames
+from probe_diagnosis.frames import select_own_frames
 from probe_diagnosis.timeline.compared_calls import ValueComparison, ValueState
 
 MAX_SHOWN_CALLS = 5
@@ -68,7 +68,7 @@ def _print_op(difference: DivergingCall) -> None:
     console.show(f"      {make_printable(cause.reason.detail)}")
     if cause.modules:
         console.show(f"      in {make_printable(cause.modules[0], 200)}")
-    for frame in islice(own_frames(difference.stack), MAX_SHOWN_FRAMES):
+    for frame in islice(select_own_frames(difference.stack), MAX_SHOWN_FRAMES):
         console.show(f"      {make_printable(frame, 200)}")
     what = "checksum" if any("NPU MD5" in item.cells for item in difference.items) else "max min mean norm"
     lines = [("", f"NPU: {what}", f"Bench: {what}", "")]

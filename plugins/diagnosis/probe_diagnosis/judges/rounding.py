@@ -1,6 +1,6 @@
 """A judge for gradients that are nothing but rounding, because a sum of large numbers cancelled.
 
-The gradient of a bias in front of a normalisation is an example: it is zero in theory, and each run computes
+The gradient of a bias in front of a normalization is an example: it is zero in theory, and each run computes
 it as a sum of large numbers that rounds differently. Its cosine is random, however right both runs are.
 """
 

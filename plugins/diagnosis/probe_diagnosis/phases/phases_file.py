@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Union
 
 from probe_core.files.user_files import read_regular_file
-from probe_diagnosis.frames import own_frame
+from probe_diagnosis.frames import find_own_frame
 
 STEP_PHASES_FILE = "step_phases.json"
 
@@ -145,7 +145,7 @@ def _parse_phase(plain: Mapping[str, Any]) -> StepPhase:
     return StepPhase(
         str(plain["phase"]),
         int(plain["number"]),
-        own_frame([str(frame) for frame in plain["stack"]]),
+        find_own_frame([str(frame) for frame in plain["stack"]]),
         {str(name): _parse_value(leaf) for name, leaf in plain["values"].items()},
         {str(key): _parse_setting(value) for key, value in facts.items()},
         groups,

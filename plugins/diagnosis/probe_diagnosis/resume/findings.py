@@ -80,8 +80,8 @@ def _format_values(target: Setting | PhaseValue, golden: Setting | PhaseValue) -
             return f"{target.statistics[0]:.6g} against {golden.statistics[0]:.6g}"
         what, (first, second) = ("norm", apart["norm"]) if "norm" in apart else next(iter(apart.items()))
         return f"{what} {first:.6g} against {second:.6g}"
-    return f"{format_setting(_setting(target))} against {format_setting(_setting(golden))}"
+    return f"{format_setting(_describe_setting(target))} against {format_setting(_describe_setting(golden))}"
 
 
-def _setting(value: Setting | PhaseValue) -> Setting:
+def _describe_setting(value: Setting | PhaseValue) -> Setting:
     return None if isinstance(value, PhaseValue) else value

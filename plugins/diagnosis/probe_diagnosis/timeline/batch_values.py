@@ -14,7 +14,7 @@ from probe_core.model.dtypes import get_dtype_kind
 from probe_core.model.results import VerdictColumn
 from probe_diagnosis.timeline.compared_calls import POLICY_NAME, Basis, DifferenceKind, describe_none
 from probe_diagnosis.timeline.devices import is_device
-from probe_diagnosis.timeline.evidence import evidence_texts
+from probe_diagnosis.timeline.evidence import format_evidence_texts
 from probe_diagnosis.timeline.value_table import (
     BECOMES_NON_FINITE,
     DIFFERS_CODE,
@@ -128,7 +128,7 @@ def _collect_evidence(policy: VerdictColumn) -> tuple[dict[int, str], Array]:
     is_far = _has_reason(policy, "drift") & ~has_text & policy.has_drift
     if policy.drifts is not None:
         quantity[is_far] = policy.drifts[is_far, Drift._fields.index("quantity")].astype(np.uint8)
-    texts = {line: "; ".join(evidence_texts(policy[line])) for line in np.flatnonzero(has_text).tolist()}
+    texts = {line: "; ".join(format_evidence_texts(policy[line])) for line in np.flatnonzero(has_text).tolist()}
     return texts, quantity
 
 

@@ -16,7 +16,7 @@ from probe_core.model.batches import MATCH_KINDS, RowBatch
 from probe_core.model.columns import NULL, TENSOR, Array
 from probe_core.model.dtypes import get_dtype_kind
 from probe_core.model.values import OMISSIONS
-from probe_diagnosis.judges.uninitialised import NOT_COMPUTED
+from probe_diagnosis.judges.uninitialized import NOT_COMPUTED
 from probe_diagnosis.timeline.compared_calls import Basis
 from probe_diagnosis.timeline.value_table import (
     HAS_MASKED_DIFFERENCE,
@@ -30,7 +30,7 @@ from probe_diagnosis.timeline.value_table import (
 
 TARGET_ONLY, GOLDEN_ONLY, SHIFTED = "target_only", "golden_only", "shifted"
 REGION = "region"
-UNINITIALISED, EMPTY, NOT_RECORDED, ONE_NONE = "uninitialised", "empty", "not_recorded", "one_none"
+UNINITIALIZED, EMPTY, NOT_RECORDED, ONE_NONE = "uninitialised", "empty", "not_recorded", "one_none"
 LEFT_OUT = "left_out"
 PROCESS_START = "process_start"
 ROW_SHARED, ROW_REDUCED, ROW_SIZE, ROW_AXIS = OMISSIONS
@@ -39,7 +39,7 @@ REASON_PHRASES = {
     TARGET_ONLY: "recorded in the target only",
     GOLDEN_ONLY: "recorded in the golden only",
     SHIFTED: "in calls that one run makes more often, which may be paired incorrectly",
-    UNINITIALISED: "in uninitialized memory, whose content is arbitrary",
+    UNINITIALIZED: "in uninitialized memory, whose content is arbitrary",
     EMPTY: "without elements",
     REGION: "in calls that could not be aligned and may be paired incorrectly",
     ONE_NONE: "that one run recorded as None",
@@ -58,7 +58,7 @@ REASON_PHRASES = {
 }
 """Phrases for the reasons why values were not compared, to be placed after a number of values."""
 
-HARMLESS_REASONS = frozenset({UNINITIALISED, EMPTY, PROCESS_START, ROW_SHARED, ROW_REDUCED, ROW_SIZE})
+HARMLESS_REASONS = frozenset({UNINITIALIZED, EMPTY, PROCESS_START, ROW_SHARED, ROW_REDUCED, ROW_SIZE})
 """Reasons of values without anything to compare, or that do not belong to the compared rows of a batch."""
 
 NAMED_REASONS = frozenset({NOT_RECORDED, LEFT_OUT, ROW_AXIS})
@@ -90,7 +90,7 @@ class CoverageTally:
             made and whose results were compared with results of other calls.
         equal: Number of values that were compared and are bitwise equal.
         other_arguments: Number of arguments that were compared and differ.
-        tensors: Number of tensors with elements, without uninitialised memory; a pair counts once.
+        tensors: Number of tensors with elements, without uninitialized memory; a pair counts once.
         tensors_compared: Number of tensors in ``tensors`` that were compared.
     """
 
@@ -261,9 +261,9 @@ def _classify_rows(batch: RowBatch, table: ValueTable, is_shifted: Array, is_sta
         for side in sides
     ]
     are_empty = is_empty[0][sides[0].column("extent")] & is_empty[1][sides[1].column("extent")]
-    is_uninitialised, is_left_out = np.zeros((2, len(batch)), bool)
+    is_uninitialized, is_left_out = np.zeros((2, len(batch)), bool)
     for line, changes in batch.changes.items():
-        is_uninitialised[line] = any(changed.reason == NOT_COMPUTED for changed in changes)
+        is_uninitialized[line] = any(changed.reason == NOT_COMPUTED for changed in changes)
         is_left_out[line] = batch.verdicts[line].level is Level.SKIP
     is_region = batch.match_codes == MATCH_KINDS.index(MatchKind.REGION)
     is_unjudged = table.lines["state"] == UNJUDGED_CODE
@@ -274,7 +274,7 @@ def _classify_rows(batch: RowBatch, table: ValueTable, is_shifted: Array, is_sta
         *((code, batch.omission == place) for place, code in enumerate(OMISSIONS, 1)),
         (PROCESS_START, is_start),
         (SHIFTED, is_shifted),
-        (UNINITIALISED, is_uninitialised),
+        (UNINITIALIZED, is_uninitialized),
         (LEFT_OUT, is_left_out & ~is_region),
         (EMPTY, is_unjudged & are_empty),
         (REGION, is_unjudged & is_region),

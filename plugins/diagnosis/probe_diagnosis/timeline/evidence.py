@@ -5,7 +5,7 @@ from __future__ import annotations
 from probe_core.model import Drift, Quantity, Verdict
 
 
-def evidence_texts(verdict: Verdict) -> list[str]:
+def format_evidence_texts(verdict: Verdict) -> list[str]:
     """Return the evidence of a verdict for the summary; ``drift`` stands for the distance of the verdict."""
     texts: list[str] = []
     for code, detail in verdict.reasons:

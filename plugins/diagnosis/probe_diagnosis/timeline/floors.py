@@ -16,7 +16,7 @@ from probe_core.model.columns import SIDES, Array
 from probe_core.store.names import get_api_name, get_phase, is_module
 from probe_diagnosis.timeline.value_table import NO_QUANTITY, SAME_CODE, ValueTable, find_group_maxima
 
-AXIS_CLASSES = ("normalisation", "softmax", "scan")
+AXIS_CLASSES = ("normalization", "softmax", "scan")
 """Classes that sum along an axis that their results still have."""
 
 

@@ -14,8 +14,8 @@ from probe_core.model.batches import MATCH_KINDS, RowBatch
 from probe_core.model.columns import SIDES, Array
 from probe_core.model.report import LineNumbers
 from probe_core.store.names import is_backward
-from probe_diagnosis.collectives.calls import api_of, parse_call
-from probe_diagnosis.frames import own_frame
+from probe_diagnosis.collectives.calls import find_api, parse_call
+from probe_diagnosis.frames import find_own_frame
 from probe_diagnosis.timeline.batch_values import build_value_table
 from probe_diagnosis.timeline.call_columns import CallColumns
 from probe_diagnosis.timeline.compared_calls import ValueComparison
@@ -184,12 +184,12 @@ class RankFacts:
                 self.ops.shifted_numbers.add(place)
             if not has_partner[number]:
                 self.target_only[key] = None
-            if api_of(key) is not None:
+            if find_api(key) is not None:
                 pairs = [batch.pair(line) for line in batch.lines(number) if is_own[line]]
                 call = parse_call(Record(0, key, tuple(pair.target for pair in pairs if pair.target is not None)))
                 if call is not None:
                     self.ops.communication[place] = call
-                    self.ops.code_lines[place] = own_frame(batch.stack(number) or ())
+                    self.ops.code_lines[place] = find_own_frame(batch.stack(number) or ())
 
     def plain(self) -> dict[str, Any]:
         """Return the facts as JSON data."""

@@ -22,7 +22,7 @@ from probe_pytorch.session import TorchSession
 from probe_recording.api import stack_of
 from probe_recording.capture.interceptors import ActiveSession
 from probe_recording.capture.threads import Threads
-from probe_recording.sites import Stack, lines_of
+from probe_recording.sites import Stack, list_stack_lines
 
 from probe_legacy.calls.recorder import find_node
 from probe_legacy.calls.rows import split_frames
@@ -72,7 +72,7 @@ class OverflowCheck:
             stem = f"Overflow_info_{datetime.now(timezone.utc):%Y%m%d_%H%M%S}_{self.count}"
         file, directory = self.directory / f"{stem}.pkl", self.directory / stem
         directory.mkdir(exist_ok=True, mode=0o750)
-        rows: list[list[Any]] = [[f"{name}_stack_info", split_frames(lines_of(stack))]]
+        rows: list[list[Any]] = [[f"{name}_stack_info", split_frames(list_stack_lines(stack))]]
         for side, values in (("input", inputs), ("output", outputs)):
             for place, value in iterate_places(values, f"{name}_{side}"):
                 row = self._make_row(place, value, directory)

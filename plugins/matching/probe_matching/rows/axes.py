@@ -78,12 +78,10 @@ def find_layouts(target: Shape, golden: Shape, batches: Sequence[BatchSize]) -> 
     if 0 in (*target, *golden):
         return []
     if len(target) == len(golden):
-        choices = [
-            list(_yield_axes(target_size, golden_size, batches)) for target_size, golden_size in zip(target, golden)
-        ]
-        layouts = [*islice(_yield_layouts(choices), 4 * load_limits().readings)]
+        choices = [list(_iterate_axes(*sizes, batches)) for sizes in zip(target, golden)]
+        layouts = [*islice(_iterate_layouts(choices), 4 * load_limits().readings)]
     else:
-        layouts = list(_yield_layouts_with_missing_axis(target, golden, batches))
+        layouts = list(_iterate_layouts_with_missing_axis(target, golden, batches))
     return sorted(dict.fromkeys(layouts), key=_compute_unlikeliness)[: load_limits().readings]
 
 
@@ -104,7 +102,7 @@ def _count_places(order: Sequence[AxisPart], batches: Sequence[BatchSize]) -> tu
     return target, golden
 
 
-def _yield_axes(target: int, golden: int, batches: Sequence[BatchSize]) -> Iterator[Axis]:
+def _iterate_axes(target: int, golden: int, batches: Sequence[BatchSize]) -> Iterator[Axis]:
     """Yield the possible meanings of an axis of these sizes."""
     for order in _ORDERS:
         if AxisPart.TOKEN in order and not batches[0].tokens:
@@ -123,7 +121,7 @@ def _yield_axes(target: int, golden: int, batches: Sequence[BatchSize]) -> Itera
                 yield common, AxisPart.SAMPLE
 
 
-def _yield_layouts(choices: Sequence[Sequence[Axis]], axes: tuple[Axis, ...] = ()) -> Iterator[Layout]:
+def _iterate_layouts(choices: Sequence[Sequence[Axis]], axes: tuple[Axis, ...] = ()) -> Iterator[Layout]:
     parts = [part for axis in axes for part in axis]
     if parts.count(AxisPart.SAMPLE) > 1 or parts.count(AxisPart.TOKEN) > load_limits().token_axes:
         return
@@ -131,10 +129,10 @@ def _yield_layouts(choices: Sequence[Sequence[Axis]], axes: tuple[Axis, ...] = (
         yield Layout(axes)
         return
     for axis in choices[len(axes)]:
-        yield from _yield_layouts(choices, (*axes, axis))
+        yield from _iterate_layouts(choices, (*axes, axis))
 
 
-def _yield_layouts_with_missing_axis(target: Shape, golden: Shape, batches: Sequence[BatchSize]) -> Iterator[Layout]:
+def _iterate_layouts_with_missing_axis(target: Shape, golden: Shape, batches: Sequence[BatchSize]) -> Iterator[Layout]:
     """Yield the layouts of values of which one lacks the axis of its only sample."""
     shapes = [list(target), list(golden)]
     shorter = int(len(golden) < len(target))
@@ -146,10 +144,11 @@ def _yield_layouts_with_missing_axis(target: Shape, golden: Shape, batches: Sequ
         whole = [list(shape) for shape in shapes]
         whole[shorter].insert(place, 1)
         choices = [
-            list(_yield_axes(target_size, golden_size, batches)) for target_size, golden_size in zip(whole[0], whole[1])
+            list(_iterate_axes(target_size, golden_size, batches))
+            for target_size, golden_size in zip(whole[0], whole[1])
         ]
         choices[place] = [(AxisPart.SAMPLE,)]
-        yield from islice(_yield_layouts(choices), load_limits().readings)
+        yield from islice(_iterate_layouts(choices), load_limits().readings)
 
 
 def _compute_unlikeliness(layout: Layout) -> tuple[int, ...]:

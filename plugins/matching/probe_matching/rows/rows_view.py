@@ -8,7 +8,7 @@ from probe_core.model import Mode
 from probe_core.model.plan import Plan
 from probe_core.model.run import Run
 from probe_core.plugins.manager import Manager
-from probe_matching.options import maps_names
+from probe_matching.options import has_name_mappings
 from probe_matching.rows.batches import find_batches
 from probe_matching.rows.choice import RowChoice, get_row_choice
 from probe_matching.rows.places import Places, find_common_places, read_tokens, select_places
@@ -27,7 +27,7 @@ class CommonRowViewer:
         Raises:
             UserError: The plan maps names.
         """
-        if get_row_choice(plan) is not None and maps_names(plan):
+        if get_row_choice(plan) is not None and has_name_mappings(plan):
             raise UserError("--rows excludes -am, -cm and -lm.", "Leave one of them out.")
 
     def views(self, plan: Plan, manager: Manager, target: Run, golden: Run) -> Views | None:

@@ -181,7 +181,7 @@ class Survey:
                 break
         if least > load_limits().near:
             near = candidates[0] if expected is None else layouts[0]
-            is_known = self._is_supported(near, sources) or self._is_data(key, slot, near)
+            is_known = self._is_supported(near, sources) or self._is_data(slot, near)
             if expected is None and (is_backward(key) or not is_known):
                 return create_omission(AXIS_OMISSION)
         if self._has_rows(near):
@@ -201,7 +201,7 @@ class Survey:
             return True
         return all(places.is_whole for places in self._places) and layout.axes[:1] == ((AxisPart.SAMPLE,),)
 
-    def _is_data(self, key: str, slot: Slot, layout: Layout) -> bool:
+    def _is_data(self, slot: Slot, layout: Layout) -> bool:
         """Return True for a value of the batch: received, returned by no call, and of rows without gradient.
 
         Values with a single axis are left out, because buffers such as running means have this shape.
@@ -292,5 +292,5 @@ class Survey:
 
 
 def compute_fingerprint(value: Value) -> Fingerprint:
-    """Return the fingerprint by which a value is recognised in later calls."""
+    """Return the fingerprint by which a value is recognized in later calls."""
     return value.dtype, value.extent, value.checksum, *map(repr, value.statistics)

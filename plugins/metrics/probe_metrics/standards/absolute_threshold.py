@@ -64,7 +64,7 @@ def measure_error_rates(elements: Elements, rtol: float, small_value: float, ato
     rtol, small_value, atol = elements.limit(rtol), elements.limit(small_value), elements.limit(atol)
     small_count = small_wrong = wrong = 0
     with np.errstate(all="ignore"):
-        for block in elements.blocks():
+        for block in elements.split_blocks():
             tally.add(block)
             small = block.magnitude <= small_value
             missed = block.error / (block.magnitude + elements.eps) > rtol

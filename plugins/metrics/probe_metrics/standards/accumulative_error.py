@@ -12,11 +12,11 @@ from probe_metrics.standards.elements import Elements, measure_error_balance
 from probe_metrics.standards.thresholds import get_for_dtype, load_thresholds
 from probe_metrics.standards.verdicts import (
     MEASURED_COLUMNS,
+    convert_to_status,
     create_limit_message,
     find_number,
     find_worst_status,
     judge_zero_rates,
-    to_status,
 )
 
 
@@ -45,7 +45,7 @@ class AccumulativeError:
         """Return pass if each rate is exactly 0 and the balance is within the dtype's limit."""
         limit = get_for_dtype(load_thresholds(release, "accumulative_error"), npu.kind)["error_balance"]
         statuses, cells, messages = judge_zero_rates(npu, gpu, RATE_STATUS_COLUMNS)
-        status = to_status(npu["error_balance"] <= limit)
+        status = convert_to_status(npu["error_balance"] <= limit)
         statuses.append(status)
         cells["error_balance_status"] = status
         if status is Status.ERROR:

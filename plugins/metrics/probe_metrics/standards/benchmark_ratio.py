@@ -67,7 +67,7 @@ class BenchmarkRatio:
         errors = _Errors(elements, get_for_dtype(limits["small_domain"], elements.kind))
         tally = InfNanTally(elements, rtol)
         with np.errstate(all="ignore"):
-            for block in elements.blocks():
+            for block in elements.split_blocks():
                 errors.add(block)
                 tally.add(block)
         columns = errors.build_columns(limits["rmse_correction"])
@@ -94,7 +94,7 @@ class BenchmarkRatio:
             messages += [ratio.message] if ratio.message else []
             if key != UNCOUNTED_COLUMN:
                 statuses.append(status)
-                if ratio.comparable and status is not Status.PASS:
+                if ratio.is_comparable and status is not Status.PASS:
                     messages.append(create_limit_message(COMPARED_COLUMNS[f"{prefix}_ratio"], status))
         rate = npu.get(INF_NAN_COLUMN)
         if rate is not None:
@@ -147,8 +147,8 @@ class _Errors:
 
 
 def _judge_ratio(ratio: Ratio, limits: Mapping[str, float]) -> Status:
-    if not ratio.comparable:
-        return Status.PASS if ratio.consistent else Status.ERROR
+    if not ratio.is_comparable:
+        return Status.PASS if ratio.is_consistent else Status.ERROR
     if ratio.value <= limits["warning"]:
         return Status.PASS
     return Status.WARNING if ratio.value <= limits["error"] else Status.ERROR

@@ -39,7 +39,7 @@ def measure_extrema(output: Output) -> Extrema:
     size = apart = 0
     device = bench = error = 0.0
     with np.errstate(all="ignore"):
-        for block in elements.blocks():
+        for block in elements.split_blocks():
             finite = elements.drop_special(block)
             apart += finite.apart
             if finite.device.size:
@@ -57,7 +57,7 @@ def measure_cosine(elements: Elements, largest: Extrema) -> float:
     """
     dot = device = bench = 0.0
     with np.errstate(all="ignore"):
-        for block in elements.blocks():
+        for block in elements.split_blocks():
             finite = elements.drop_special(block)
             tested, reference = finite.device / largest.device, finite.bench / largest.bench
             dot += _sum(tested * reference)
@@ -76,7 +76,7 @@ def measure_shares_below(elements: Elements, limits: Sequence[float]) -> list[fl
     size = 0
     bounds = [elements.limit(limit) for limit in limits]
     with np.errstate(all="ignore"):
-        for block in elements.blocks():
+        for block in elements.split_blocks():
             finite = elements.drop_special(block)
             size += finite.device.size + finite.apart
             relative = finite.error / (finite.magnitude + elements.eps)

@@ -13,7 +13,7 @@ from probe_precheck.api import Array
 from probe_metrics.standards.elements import BFLOAT16, Flat
 
 
-def zeros_agree(bench: Array, device: Array, limits: Mapping[str, Any]) -> bool:
+def have_similar_zeros(bench: Array, device: Array, limits: Mapping[str, Any]) -> bool:
     """Return True if both sides of a dropout set about as many elements to 0 (docs/standards.md#status).
 
     The shares of zeros, -0.0 included, must differ by less than ``limits["zeros"]``. Outputs of fewer
@@ -27,7 +27,7 @@ def zeros_agree(bench: Array, device: Array, limits: Mapping[str, Any]) -> bool:
     return agree
 
 
-def distributions_agree(bench: Array, device: Array, limits: Mapping[str, Any]) -> bool:
+def have_similar_distributions(bench: Array, device: Array, limits: Mapping[str, Any]) -> bool:
     """Return True if both sides may be samples of one distribution: two-sample Kolmogorov-Smirnov test.
 
     The samples differ if the largest distance of their distribution functions is above

@@ -10,7 +10,7 @@ from probe_precheck.model import Numbers
 from probe_metrics.standards.closeness import measure_shares_below
 from probe_metrics.standards.elements import Elements
 from probe_metrics.standards.thresholds import load_thresholds
-from probe_metrics.standards.verdicts import GPU_FAILS_SUFFIX, find_number, to_status
+from probe_metrics.standards.verdicts import GPU_FAILS_SUFFIX, convert_to_status, find_number
 
 
 class DualThousandth:
@@ -37,7 +37,7 @@ class DualThousandth:
         """Return pass if the share is above the limit; the GPU's share only adds to the message."""
         limit = load_thresholds(release, "dual_thousandth")["share"]
         share = npu["thousandth"]
-        status = to_status(share > limit)
+        status = convert_to_status(share > limit)
         cells: dict[str, float | str] = {"thousandth": share, "thousandth_status": status}
         if share > limit:
             return Judgement(status, cells)

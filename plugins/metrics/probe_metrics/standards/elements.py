@@ -105,15 +105,17 @@ class Elements:
         with np.errstate(all="ignore"):
             return float(np.asarray(value, self._bench.dtype))
 
-    def blocks(self) -> Iterable[Block]:
+    def split_blocks(self) -> Iterable[Block]:
         """Return all elements, block by block; the only block of a small output is made once."""
-        return self._only if self.size <= BLOCK_ELEMENTS else map(self._block, range(0, self.size, BLOCK_ELEMENTS))
+        return (
+            self._only if self.size <= BLOCK_ELEMENTS else map(self._create_block, range(0, self.size, BLOCK_ELEMENTS))
+        )
 
     @cached_property
     def _only(self) -> list[Block]:
-        return [self._block(0)] if self.size else []
+        return [self._create_block(0)] if self.size else []
 
-    def _block(self, start: int) -> Block:
+    def _create_block(self, start: int) -> Block:
         part = slice(start, start + BLOCK_ELEMENTS)
         return Block(self._device[part], self._bench[part], self._held.overflow)
 
@@ -134,13 +136,13 @@ class Elements:
         is_finite = np.isfinite(block.device) & np.isfinite(block.bench)
         device, bench = block.device[~is_finite], block.bench[~is_finite]
         alike = np.isnan(device) & np.isnan(bench)
-        alike |= self.overflows(device, bench)
+        alike |= self.find_overflows(device, bench)
         apart = int(np.count_nonzero(~alike))
         return FiniteBlock(
             block.device[is_finite], block.bench[is_finite], block.magnitude[is_finite], block.error[is_finite], apart
         )
 
-    def overflows(self, device: Flat, bench: Flat) -> Flat:
+    def find_overflows(self, device: Flat, bench: Flat) -> Flat:
         """Return a mask of elements that are inf on the device and, in its dtype, on the benchmark."""
         mask: Flat = np.isinf(device) & (np.abs(bench) >= self.range.overflow)
         mask &= np.signbit(device) == np.signbit(bench)
@@ -155,7 +157,7 @@ def measure_error_balance(elements: Elements) -> float:
     """
     above = below = 0
     with np.errstate(all="ignore"):
-        for block in elements.blocks():
+        for block in elements.split_blocks():
             bench = elements.round_bench(block.bench)
             above += int(np.count_nonzero(block.device > bench))
             below += int(np.count_nonzero(block.device < bench))

@@ -17,10 +17,10 @@ from probe_precheck.yardstick import create_rounding_message, measure
 
 from probe_metrics.standards.binary_consistency import TOPK_API, TOPK_HINT, measure_error_rate
 from probe_metrics.standards.closeness import measure_cosine, measure_extrema, measure_shares_below
-from probe_metrics.standards.distribution import distributions_agree, zeros_agree
+from probe_metrics.standards.distribution import have_similar_distributions, have_similar_zeros
 from probe_metrics.standards.elements import Elements, Flat
 from probe_metrics.standards.thresholds import get_for_dtype, load_first_stage
-from probe_metrics.standards.verdicts import to_status
+from probe_metrics.standards.verdicts import convert_to_status
 
 TYPE_DIFFERS = Message("bench and npu output type is different.")
 NO_BENCH = Message("Bench output is None, skip this test.")
@@ -107,22 +107,24 @@ class FirstStage:
         if problem is not None:
             return problem
         if self._limits["dropout"]["word"] in output.api:
-            return OutputVerdict(to_status(zeros_agree(bench, device, self._limits["dropout"])), shown=False)
+            return OutputVerdict(
+                convert_to_status(have_similar_zeros(bench, device, self._limits["dropout"])), shown=False
+            )
         if output.is_random:
-            alike = distributions_agree(bench, device, self._limits["random"])
-            return OutputVerdict(to_status(alike), messages=(RANDOM if alike else RANDOM_DIFFERS,))
+            alike = have_similar_distributions(bench, device, self._limits["random"])
+            return OutputVerdict(convert_to_status(alike), messages=(RANDOM if alike else RANDOM_DIFFERS,))
         if kind == FLOAT:
             return self._measure_rounding(output)
-        if output.api in self._limits["quantisation"]["apis"]:
-            return self._judge_quantised(output)
+        if output.api in self._limits["quantization"]["apis"]:
+            return self._judge_quantized(output)
         rate = output.once(measure_error_rate)
-        return OutputVerdict(to_status(rate == 0), {"error_rate": rate}, (_create_error_rate_message(device),))
+        return OutputVerdict(convert_to_status(rate == 0), {"error_rate": rate}, (_create_error_rate_message(device),))
 
-    def _judge_quantised(self, output: Output) -> OutputVerdict:
-        """Return the verdict on a quantised output, whose integers may differ by 1 through rounding."""
+    def _judge_quantized(self, output: Output) -> OutputVerdict:
+        """Return the verdict on a quantized output, whose integers may differ by 1 through rounding."""
         distance = _measure_largest_distance(output.device.values, output.bench.values)
-        ok = distance <= self._limits["quantisation"]["max_abs_error"]
-        return OutputVerdict(to_status(ok), {"max_abs_error": distance})
+        ok = distance <= self._limits["quantization"]["max_abs_error"]
+        return OutputVerdict(convert_to_status(ok), {"max_abs_error": distance})
 
     def _measure_rounding(self, output: Output) -> OutputVerdict:
         """Return the verdict by the limits, with a message if the yardstick disagrees."""
@@ -236,7 +238,7 @@ def judge_value(output: Output) -> OutputVerdict:
     if output.is_random:
         return OutputVerdict(Status.PASS, messages=(RANDOM,))
     equal = bench == device or (bench != bench and device != device)
-    return OutputVerdict(to_status(equal), {"error_rate": 0 if equal else 1})
+    return OutputVerdict(convert_to_status(equal), {"error_rate": 0 if equal else 1})
 
 
 def _measure_largest_distance(first: Flat, second: Flat) -> int:

@@ -15,7 +15,7 @@ from probe_precheck.api import (
     Status,
 )
 
-from probe_metrics.standards.distribution import distributions_agree, zeros_agree
+from probe_metrics.standards.distribution import have_similar_distributions, have_similar_zeros
 from probe_metrics.standards.elements import Elements, Flat
 from probe_metrics.standards.first_stage import (
     FLOAT,
@@ -30,7 +30,7 @@ from probe_metrics.standards.first_stage import (
 )
 from probe_metrics.standards.solo import SoloVerdict
 from probe_metrics.standards.thresholds import load_first_stage, load_section
-from probe_metrics.standards.verdicts import to_status
+from probe_metrics.standards.verdicts import convert_to_status
 
 
 class MintStage:
@@ -71,7 +71,7 @@ class MintStage:
             "max_abs_error": close.max_abs_error,
             "max_relative_error": close.max_relative_error,
         }
-        return OutputVerdict(to_status(not missed), numbers, tuple(missed))
+        return OutputVerdict(convert_to_status(not missed), numbers, tuple(missed))
 
     def judge_alone(
         self, output: Output, standard: str, numbers: Mapping[str, float | int], direction: str
@@ -99,9 +99,11 @@ def judge_without_values(output: Output) -> OutputVerdict | None:
         return problem
     limits = load_first_stage()
     if limits["dropout"]["word"] in output.api:
-        return OutputVerdict(to_status(zeros_agree(bench, device, limits["dropout"])), messages=(RANDOM,))
-    alike = distributions_agree(bench, device, limits["random"])
-    return OutputVerdict(to_status(alike), messages=(RANDOM if alike else RANDOM_DIFFERS,))
+        return OutputVerdict(
+            convert_to_status(have_similar_zeros(bench, device, limits["dropout"])), messages=(RANDOM,)
+        )
+    alike = have_similar_distributions(bench, device, limits["random"])
+    return OutputVerdict(convert_to_status(alike), messages=(RANDOM if alike else RANDOM_DIFFERS,))
 
 
 class Closeness(NamedTuple):
@@ -156,7 +158,7 @@ def _iterate_blocks(output: Output) -> Iterator[tuple[Flat, Flat, int]]:
     """Yield blocks of both sides as float64, without inf and nan, and the number of those that disagree."""
     if classify_dtype(output.bench) == FLOAT:
         elements = output.once(Elements)
-        for block in elements.blocks():
+        for block in elements.split_blocks():
             finite = elements.drop_special(block)
             yield finite.device, finite.bench, finite.apart
     else:

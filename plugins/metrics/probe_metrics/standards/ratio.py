@@ -15,14 +15,14 @@ class Ratio(NamedTuple):
 
     Attributes:
         value: The ratio; nan if either number is inf or nan.
-        comparable: False if either number is inf or nan.
-        consistent: True if the ratio can be taken, or both numbers are the same inf or nan.
+        is_comparable: False if either number is inf or nan.
+        is_consistent: True if the ratio can be taken, or both numbers are the same inf or nan.
         message: The text for a row whose numbers are not comparable.
     """
 
     value: float
-    comparable: bool = True
-    consistent: bool = True
+    is_comparable: bool = True
+    is_consistent: bool = True
     message: Message | None = None
 
 

@@ -14,7 +14,7 @@ from probe_metrics.standards.binary_consistency import measure_error_rate
 from probe_metrics.standards.distribution import round_to_device
 from probe_metrics.standards.first_stage import FLOAT, classify_dtype
 from probe_metrics.standards.thresholds import get_for_dtype, load_section, load_thresholds
-from probe_metrics.standards.verdicts import to_status
+from probe_metrics.standards.verdicts import convert_to_status
 
 Numbers = Mapping[str, float | int]
 SOLO_RELEASE = "guide"
@@ -60,7 +60,7 @@ class SoloVerdict:
         if classify_dtype(output.bench) != FLOAT:
             wrong = output.once(measure_error_rate)
             return OutputVerdict(
-                to_status(wrong == 0), messages=() if wrong == 0 else (_create_unequal_message(wrong),)
+                convert_to_status(wrong == 0), messages=() if wrong == 0 else (_create_unequal_message(wrong),)
             )
         meets = self._meets.get(standard)
         if meets is not None and meets(output, numbers):
@@ -69,7 +69,7 @@ class SoloVerdict:
         strict = self._limits["strict"].get(standard) if direction == FORWARD else None
         if strict is not None:
             ok = measured.largest <= strict * get_for_dtype(self._limits["eps"], output.device.kind)
-            return OutputVerdict(to_status(ok), messages=() if ok else (_create_missed_message(standard),))
+            return OutputVerdict(convert_to_status(ok), messages=() if ok else (_create_missed_message(standard),))
         if not measured.is_beyond:
             return OutputVerdict(Status.PASS)
         texts = (text.partition("; ")[2] for text in create_rounding_message(measured))

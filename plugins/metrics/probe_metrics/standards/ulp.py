@@ -11,7 +11,7 @@ from probe_precheck.model import Numbers
 from probe_metrics.standards.elements import Block, Elements, Flat, compute_share
 from probe_metrics.standards.ratio import compare_numbers
 from probe_metrics.standards.thresholds import get_for_dtype, load_thresholds
-from probe_metrics.standards.verdicts import GPU_FAILS_SUFFIX, to_status
+from probe_metrics.standards.verdicts import GPU_FAILS_SUFFIX, convert_to_status
 
 EXPONENT_MASK, EXPONENT_BIAS, MANTISSA_BITS = np.int64(0x7FF), np.int64(1023), np.int64(52)
 """Layout of float64: mask of the exponent, its bias, and number of mantissa bits."""
@@ -39,7 +39,7 @@ class UlpError:
         limits = get_for_dtype(load_thresholds(release, "ulp"), elements.kind)
         largest, total, over = 0.0, 0.0, 0
         with np.errstate(all="ignore"):
-            for block in elements.blocks():
+            for block in elements.split_blocks():
                 errors = measure_ulp_errors(elements, block, limits["mantissa_bits"], limits["min_exponent"])
                 largest = float(np.maximum(largest, errors.max()))  # nan stays nan
                 total += float(np.add.reduce(errors))
@@ -61,7 +61,7 @@ class UlpError:
         floors = load_thresholds(release, "benchmark_ratio").get("floor")
         floor = get_for_dtype(floors, npu.kind) if floors else 0.0
         ratio = compare_numbers("ulp_share", npu["ulp_share"], gpu["ulp_share"], limits["by_zero"], floor)
-        ok = mean.consistent and ratio.consistent
+        ok = mean.is_consistent and ratio.is_consistent
         ok = ok and (_is_good(npu, limits) or npu["ulp_share"] < gpu["ulp_share"])
         messages = [item.message for item in (mean, ratio) if item.message]
         if not ok:
@@ -72,9 +72,9 @@ class UlpError:
             "ulp_mean": npu["ulp_mean"],
             "ulp_share": npu["ulp_share"],
             "ulp_share_ratio": ratio.value,
-            "ulp_status": to_status(ok),
+            "ulp_status": convert_to_status(ok),
         }
-        return Judgement(to_status(ok), cells, tuple(messages))
+        return Judgement(convert_to_status(ok), cells, tuple(messages))
 
 
 def measure_ulp_errors(elements: Elements, block: Block, mantissa_bits: int, min_exponent: int) -> Flat:
@@ -98,7 +98,7 @@ def measure_ulp_errors(elements: Elements, block: Block, mantissa_bits: int, min
     scale <<= MANTISSA_BITS
     errors: Flat = block.error * scale.view(np.float64)
     if block.special is not None:
-        errors[elements.overflows(block.device, block.bench)] = 0
+        errors[elements.find_overflows(block.device, block.bench)] = 0
     return errors
 
 

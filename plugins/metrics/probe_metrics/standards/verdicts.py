@@ -19,9 +19,9 @@ def find_worst_status(statuses: Iterable[Status]) -> Status:
     return next((status for status in (Status.ERROR, Status.WARNING) if status in present), Status.PASS)
 
 
-def to_status(ok: bool) -> Status:
+def convert_to_status(is_passed: bool) -> Status:
     """Return pass if ``ok``, else error."""
-    return Status.PASS if ok else Status.ERROR
+    return Status.PASS if is_passed else Status.ERROR
 
 
 def create_limit_message(column: Column, status: Status, gpu_fails: bool = False) -> Message:
@@ -74,7 +74,7 @@ def judge_zero_rates(
     messages: list[Message] = []
     for key, verdict in columns.items():
         rate = npu[key]
-        status = to_status(rate == 0)
+        status = convert_to_status(rate == 0)
         cells[key], cells[verdict] = rate, status
         statuses.append(status)
         if status is Status.ERROR:

@@ -9,7 +9,7 @@ from typing import Any
 from probe_recording.api import Backward, CallRecorder
 from probe_recording.capture.call_recorder import RunningCall
 from probe_recording.capture.threads import Threads
-from probe_recording.sites import Stack, lines_of
+from probe_recording.sites import Stack, list_stack_lines
 
 from probe_mindspore import compat
 from probe_mindspore.capture.draws import DrawWatch
@@ -26,7 +26,7 @@ class MindSporeCallRecorder(CallRecorder[MindSporeSession]):
         draws: The watcher of the random numbers that calls draw.
     """
 
-    fleeting = True
+    outputs_may_change = True
 
     def __init__(self, session: MindSporeSession, threads: Threads, draws: DrawWatch) -> None:
         super().__init__(session, threads)
@@ -77,7 +77,7 @@ class MindSporeCallRecorder(CallRecorder[MindSporeSession]):
             with self.session.quiet():
                 compat.wait_for(tensors)
         except Exception as error:
-            place = lines_of(call.stack)[0].replace(" \n", "")
+            place = list_stack_lines(call.stack)[0].replace(" \n", "")
             message = f"{error}\n\nprobe: raised by {call.name}.forward, called at {place}"
             error.args = (message, *error.args[1:])
             raise
@@ -90,7 +90,7 @@ class MindSporeCallRecorder(CallRecorder[MindSporeSession]):
         tensors = list_tensors(outputs)
         size = len(tensors), len(call.sources)
         key = f"{call.name}.backward"
-        backward = partial(Backward, self.session, key, call.parent, size, call.inside)
+        backward = partial(Backward, self.session, key, call.parent, size, call.is_in_selected_module)
         attach(tensors, call.sources, backward, self.session.quiet)
 
     def _is_recompute(self, stack: Stack) -> bool:

@@ -22,7 +22,7 @@ class CellHooks(ModuleHooks[MindSporeSession]):
     """Hooks of the Cells of a model and of their parameters."""
 
     scope = "Cell"
-    fleeting = True
+    outputs_may_change = True
 
     def __init__(self, threads: Threads, draws: DrawWatch) -> None:
         super().__init__(threads)
@@ -48,7 +48,7 @@ class CellHooks(ModuleHooks[MindSporeSession]):
 
     def _record(self, session: MindSporeSession, running: RunningModule, output: Any) -> None:
         place = self._places.pop(running.key, None)
-        if place is not None and running.wanted:
+        if place is not None and running.is_recorded:
             self._draws.record(running.key, place)
         super()._record(session, running, output)
 
@@ -66,7 +66,7 @@ class CellHooks(ModuleHooks[MindSporeSession]):
         if compat.has_nodes():
             tensors = list_tensors((output,))
             size = len(tensors), len(running.sources)
-            backward = partial(Backward, session, key, running.parent, size, running.inside)
+            backward = partial(Backward, session, key, running.parent, size, running.is_in_selected_module)
             attach(tensors, running.sources, backward, session.quiet)
 
     def _hook_gradient(self, parameter: Any, on_gradient: Callable[[Any], None]) -> Any:

@@ -15,7 +15,7 @@ from probe_recording.api import Session
 from probe_recording.step_facts.conditions import Draw, state_hash
 
 from probe_mindspore import compat
-from probe_mindspore.capture.drawing_primitives import PrimitiveSeeds, find_seeds
+from probe_mindspore.capture.random_primitives import PrimitiveSeeds, find_seeds
 from probe_mindspore.generators import DEFAULT_GENERATOR_NAME, GLOBAL_SEED_NAME
 
 TOKEN_BYTES = 8

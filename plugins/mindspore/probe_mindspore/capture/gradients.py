@@ -60,7 +60,7 @@ class GradientSource:
     def __init__(self, tensor: Any) -> None:
         self.node = compat.get_node(tensor)
         self.key = (0, 0) if self.node is None else (compat.get_identity(self.node), compat.get_output_index(tensor))
-        self.number = 0 if self.node is None else compat.number_of(self.node)
+        self.number = 0 if self.node is None else compat.get_node_number(self.node)
 
 
 def list_sources(values: Iterable[Any]) -> list[GradientSource]:
@@ -102,7 +102,7 @@ def attach(
         input_number = inputs.get((compat.get_identity(node), place), -1)
         hooked.setdefault(compat.get_identity(node), []).append((place, gathering.output(position, input_number)))
     for number, node in {compat.get_identity(node): node for _, _, node in graph_outputs}.items():
-        node.register_prehook(_make_single_use_hook(hooked[number]))
+        node.register_prehook(_create_single_use_hook(hooked[number]))
     for node, edges in _find_edges(roots, sources):
         node.register_hook(gathering.inputs(edges))
     gathering.ready()
@@ -137,7 +137,7 @@ def _find_edges(
             key = compat.get_identity(following), place
             if key in wanted:
                 edges.setdefault(key, []).append(position)
-            elif key[0] not in visited and compat.number_of(following) > newest:
+            elif key[0] not in visited and compat.get_node_number(following) > newest:
                 visited.add(key[0])
                 waiting.append(following)
         if edges:
@@ -175,7 +175,7 @@ class _HostGradientCollector(GradientGatherer):
         return Tensor(total[0], dtype=total[1])
 
 
-def _make_single_use_hook(outputs: list[tuple[int, Callable[[Any], None]]]) -> Callable[[tuple[Any, ...]], None]:
+def _create_single_use_hook(outputs: list[tuple[int, Callable[[Any], None]]]) -> Callable[[tuple[Any, ...]], None]:
     """Return a hook that passes each gradient on once; a second pass over the same graph is ignored.
 
     Args:

@@ -19,10 +19,10 @@ from probe_core.errors import UserError
 from probe_mindspore import compat
 from probe_mindspore.capture.call_recorder import MindSporeCallRecorder
 from probe_mindspore.capture.cells import list_all_cells
-from probe_mindspore.capture.drawing_primitives import find_seeds
 from probe_mindspore.capture.draws import DrawWatch
 from probe_mindspore.capture.function_wrappers import FunctionWrappers
 from probe_mindspore.capture.gradients import Quiet, attach, list_sources, list_tensors
+from probe_mindspore.capture.random_primitives import find_seeds
 from probe_mindspore.values import read_values
 
 SIDE_EFFECT_PRIMITIVES = ("GetNext", "Print", "PyFunc", "ScalarSummary", "TensorDump", "TensorSummary")

@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Any
 
 from probe_matching.api import Dialect, Hint, NameTable, Overload, SlotMap
-from probe_matching.user_maps import api_entries, with_entries
+from probe_matching.user_maps import add_entries, create_api_entries
 
 
 def load_table() -> NameTable:
@@ -35,9 +35,9 @@ def load_table() -> NameTable:
             Hint(frozenset(item["names"]), item["text"], item["when"] == "differs") for item in _load("hints.yaml")
         ),
     )
-    entries, problems = api_entries(_load("calls.yaml"), "calls.yaml")
+    entries, problems = create_api_entries(_load("calls.yaml"), "calls.yaml")
     assert not problems, problems
-    return with_entries(built_in, entries)
+    return add_entries(built_in, entries)
 
 
 def _list_pairs(names: dict[str, Any]) -> dict[str, str]:

@@ -63,7 +63,7 @@ def select_device(text: str) -> str:
 def run_forward(function: Callable[..., Any], arguments: Arguments, seed: int) -> Any:
     """Run a call, and return its output as plain arrays; its first tensor if it returns None."""
     mindspore.set_seed(seed)
-    positional, keywords = _build_arguments(arguments, create_tensor)
+    positional, keywords = _create_arguments(arguments, create_tensor)
     output = function(*positional, **keywords)
     if output is None:
         output = next((item for item in iterate_leaves(positional) if isinstance(item, mindspore.Tensor)), None)
@@ -89,13 +89,13 @@ def run_backward(
     def run(*tensors: Any) -> Any:
         remaining = iter(tensors)
 
-        def build_argument(argument: TensorArgument) -> Any:
+        def create_argument(argument: TensorArgument) -> Any:
             if not argument.is_float:
                 return create_tensor(argument)
             tensor = next(remaining)
             return tensor * 1 if is_in_place(api) else tensor  # MindSpore cannot differentiate writes to arguments
 
-        positional, keywords = _build_arguments(arguments, build_argument)
+        positional, keywords = _create_arguments(arguments, create_argument)
         output = function(*positional, **keywords)
         source = positional[0] if output is None else output
         flat = [item for item in iterate_leaves(source) if isinstance(item, mindspore.Tensor)]
@@ -132,12 +132,12 @@ def _convert_leaf(value: Any) -> Any:
     return float(value) if "float" in type(value).__name__ else str(value)  # a bfloat16 number of MindSpore
 
 
-def make_tensor_argument(array: Array) -> TensorArgument:
+def create_tensor_argument(array: Array) -> TensorArgument:
     """Return an array as a tensor argument, such as a gradient made for an output."""
     return TensorArgument(round_to_dtype(array.values.astype(STORAGE_DTYPES[array.dtype]), array.dtype), array.dtype)
 
 
-def _build_arguments(arguments: Arguments, tensor: Callable[[TensorArgument], Any]) -> tuple[Any, Any]:
+def _create_arguments(arguments: Arguments, tensor: Callable[[TensorArgument], Any]) -> tuple[Any, Any]:
     """Return the arguments by position and by keyword, with tensors and dtypes of MindSpore."""
 
     def convert_leaf(item: Any) -> Any:

@@ -106,10 +106,10 @@ class Rebuilder:
     def _walk(self, call: Call, call_arguments: RecordedArguments) -> ArgumentConverter:
         """Return the walk that rebuilds the values of a call."""
         return ArgumentConverter(
-            partial(self._build_argument, call.api, call_arguments), lambda item, _: decode_plain_value(item), tuple
+            partial(self._create_argument, call.api, call_arguments), lambda item, _: decode_plain_value(item), tuple
         )
 
-    def _build_argument(
+    def _create_argument(
         self,
         api: str,
         call_arguments: RecordedArguments,

@@ -142,7 +142,7 @@ def list_expected_dtypes(outputs: Sequence[Any] | None) -> list[str]:
 
     A name is empty for an output that is not a tensor; the list is empty if there are no outputs.
     """
-    return [name_of(item.dtype) if isinstance(item, torch.Tensor) else "" for item in outputs or ()]
+    return [get_dtype_name(item.dtype) if isinstance(item, torch.Tensor) else "" for item in outputs or ()]
 
 
 def estimate_memory(arguments: Arguments, outputs: Sequence[Any] | None) -> int:
@@ -185,7 +185,7 @@ def convert_to_arrays(value: Any) -> Any:
 
 def convert_to_array(tensor: torch.Tensor) -> Array:
     """Return the values of a tensor, with MindSpore's name of its dtype."""
-    name = name_of(tensor.dtype)
+    name = get_dtype_name(tensor.dtype)
     tensor = tensor.detach().resolve_conj().resolve_neg()
     if tensor.dtype is torch.bfloat16:
         tensor = tensor.float()
@@ -193,7 +193,7 @@ def convert_to_array(tensor: torch.Tensor) -> Array:
     return Array(values, name)
 
 
-def name_of(dtype: torch.dtype) -> str:
+def get_dtype_name(dtype: torch.dtype) -> str:
     """Return MindSpore's name of a dtype."""
     name = str(dtype).removeprefix("torch.")
     return NAMES.get(name, name.capitalize())

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 from probe_reporters.api import claim_time_stamp
@@ -19,9 +21,24 @@ from probe_precheck.cli.release_option import ReleaseChoice
 from probe_precheck.releases import RELEASES
 from probe_precheck.settings import LANGUAGES
 
+if TYPE_CHECKING:
+    from probe_precheck.comparison import DetailsComparison
+    from probe_precheck.model import Message
+
 DETAILS_PATTERN = "accuracy_checking_details_*.csv"
 MAX_SHOWN_ROWS = 5
+FAILED_LEVELS = ("error", "warning")
+JUDGED_LEVELS = (*FAILED_LEVELS, "pass")
+SKIPPED = "SKIP"
 _PATH = click.Path(path_type=Path)
+
+
+class _ApiVerdict(NamedTuple):
+    """The worse of the two statuses of an API, as a level, with the messages of both."""
+
+    api: str
+    level: str
+    messages: tuple[Message, ...]
 
 
 @click.command(cls=Command)
@@ -68,51 +85,65 @@ def api_precision_compare(
     manager = ctx.find_object(Manager) or Manager()
     assignment = Assignment(manager, release, standards)
     comparison = compare_details(npu, gpu, assignment)
-    for name in comparison.missing[:MAX_SHOWN_ROWS]:
-        console.warn(f"{name} is not in {gpu.name}; skipped.")
-    if len(comparison.missing) > MAX_SHOWN_ROWS:
-        console.warn(f"{len(comparison.missing) - MAX_SHOWN_ROWS} more rows are not in {gpu.name}.")
+    _warn_of_missing_rows(comparison, gpu)
     with claim_time_stamp(output, get_time_stamp()) as claim:
         write_comparison(comparison, output, claim, language)
-    counts: Counter[str] = Counter()
-    worst: list[tuple[str, str, str]] = []
-    for api, (forward, backward, messages) in comparison.apis.items():
-        statuses = [status.value for status in (forward, backward) if status is not None]
-        level = next((candidate for candidate in ("error", "warning", "pass") if candidate in statuses), "SKIP")
-        level = "error" if api in comparison.beyond else level
-        counts[level] += 1
-        if level in ("error", "warning"):
-            text = " ".join(message.text("en") for message in messages)
-            worst.append((level, api, translate(text, "en")))
-    console.show(
-        f"{format_count(len(comparison.apis), 'API')} judged by {format_count(len(comparison.rows), 'output')}"
-    )
-    words = (
-        ("error", "error", "red"),
-        ("warning", "warning", "yellow"),
-        ("pass", "pass", "green"),
-        ("SKIP", "SKIP", None),
-    )
-    if comparison.beyond:
-        only = f"{len(comparison.beyond):,} by no rule of the tables, but off by more than rounding explains"
-        words = (("error", f"error ({only})", "red"), *words[1:])
-    parts = [
-        console.style(f"{counts[key]:,} {word}", fg=colour if counts[key] else None) for key, word, colour in words
-    ]
-    console.show(f"  {', '.join(parts)}")
-    for level, api, message in sorted(worst, key=lambda candidate: candidate[0])[:MAX_SHOWN_ROWS]:
-        console.show(f"    {console.style(make_printable(api), bold=True)}  {level}  {make_printable(message)}")
+    verdicts = [*_judge_apis(comparison)]
+    counts = Counter(verdict.level for verdict in verdicts)
+    _print_counts(comparison, counts)
+    failed = (verdict for verdict in verdicts if verdict.level in FAILED_LEVELS)
+    for verdict in sorted(failed, key=lambda verdict: FAILED_LEVELS.index(verdict.level))[:MAX_SHOWN_ROWS]:
+        name = console.style(make_printable(verdict.api), bold=True)
+        message = translate(" ".join(message.text("en") for message in verdict.messages), "en")
+        console.show(f"    {name}  {verdict.level}  {make_printable(message)}")
     console.show(f"  wrote {comparison.result}")
     console.show(f"  wrote {comparison.details}")
     for action, values in plugin_options.collect_option_actions(ctx, manager):
         action(manager, ResultPaths(comparison.result, npu, gpu), values)
-    is_judged = any(counts[level] for level in ("error", "warning", "pass"))
+    return _choose_exit_code(counts, fail_on)
+
+
+def _warn_of_missing_rows(comparison: DetailsComparison, gpu: Path) -> None:
+    for name in comparison.missing[:MAX_SHOWN_ROWS]:
+        console.warn(f"{name} is not in {gpu.name}; skipped.")
+    if len(comparison.missing) > MAX_SHOWN_ROWS:
+        console.warn(f"{len(comparison.missing) - MAX_SHOWN_ROWS} more rows are not in {gpu.name}.")
+
+
+def _judge_apis(comparison: DetailsComparison) -> Iterator[_ApiVerdict]:
+    """Yield the worse of the two statuses of each API, in the order of the result."""
+    for api, (forward, backward, messages) in comparison.apis.items():
+        statuses = [status.value for status in (forward, backward) if status is not None]
+        level = next((candidate for candidate in JUDGED_LEVELS if candidate in statuses), SKIPPED)
+        yield _ApiVerdict(api, "error" if api in comparison.beyond else level, messages)
+
+
+def _print_counts(comparison: DetailsComparison, counts: Counter[str]) -> None:
+    """Print the numbers of APIs by their levels."""
+    console.show(
+        f"{format_count(len(comparison.apis), 'API')} judged by {format_count(len(comparison.rows), 'output')}"
+    )
+    error = "error"
+    if comparison.beyond:
+        error += f" ({len(comparison.beyond):,} by no rule of the tables, but off by more than rounding explains)"
+    words = (
+        ("error", error, "red"),
+        ("warning", "warning", "yellow"),
+        ("pass", "pass", "green"),
+        (SKIPPED, SKIPPED, ""),
+    )
+    parts = [console.style(f"{counts[key]:,} {word}", fg=color if counts[key] else None) for key, word, color in words]
+    console.show(f"  {', '.join(parts)}")
+
+
+def _choose_exit_code(counts: Counter[str], fail_on: str | None) -> int:
+    is_judged = any(counts[level] for level in JUDGED_LEVELS)
     if not is_judged:
         console.warn("No API was judged, because all are skipped.")
-    if fail_on and not is_judged:
-        console.error("--fail-on cannot be judged: no API was judged.", "The messages in the result say why.")
-        return EXIT_USER_ERROR
-    levels = {"error": ("error",), "warning": ("error", "warning")}.get(fail_on or "", ())
+        if fail_on:
+            console.error("--fail-on cannot be judged: no API was judged.", "The messages in the result say why.")
+            return EXIT_USER_ERROR
+    levels = {"error": ("error",), "warning": FAILED_LEVELS}.get(fail_on or "", ())
     return EXIT_FINDINGS if any(counts[level] for level in levels) else EXIT_FINISHED
 
 

@@ -198,13 +198,13 @@ class BackwardPhaseCapture:
             return
         self._seen.append(model)
         frozen = [(name, value) for name, value in model.named_parameters() if not value.requires_grad]
-        prefix = self._make_prefix(model)
+        prefix = self._create_prefix(model)
         for phase, values in (("frozen", frozen), ("buffers_before", list(model.named_buffers()))):
             if values:
                 named = [(f"{prefix}{clean_name(name)}", take_blocks(value)) for name, value in values]
                 self.add_phase(phase).values.update(self.collect_leaves(named))
 
-    def _make_prefix(self, model: nn.Module) -> str:
+    def _create_prefix(self, model: nn.Module) -> str:
         """Return the beginning of the names of a model's parameters and buffers."""
         number = next((n for n, candidate in enumerate(self.models) if candidate is model), 0)
         return f"{number}." if number else ""

@@ -10,13 +10,13 @@ import torch
 from probe_recording.api import Backward, CallRecorder
 from probe_recording.capture.call_recorder import RunningCall
 from probe_recording.capture.threads import Threads
-from probe_recording.sites import Stack, files_of
+from probe_recording.sites import Stack, list_stack_files
 
 from probe_pytorch import compat
 from probe_pytorch.capture.gradients import attach_api, list_sources, list_tensors
 from probe_pytorch.capture.kernel_dump import KernelDump
 from probe_pytorch.capture.uninitialized_memory import UninitializedMemory
-from probe_pytorch.generators import State, draws_since, may_draw, read_states
+from probe_pytorch.generators import State, find_draws, may_draw, read_states
 from probe_pytorch.session import TorchSession
 
 T = TypeVar("T")
@@ -120,7 +120,7 @@ class TorchCallRecorder(CallRecorder[TorchSession]):
         conditions = self.session.conditions
         if conditions is not None:
             with self.session.quiet(), self.session.lock:
-                conditions.add_draws(draws_since(op, states))
+                conditions.add_draws(find_draws(op, states))
 
     def note_allocation(self, name: str, tensor: Any) -> None:
         """Note that a call of ``name`` allocated a tensor without values."""
@@ -187,7 +187,9 @@ class TorchCallRecorder(CallRecorder[TorchSession]):
     def _expect_gradients(self, call: RunningCall, outputs: tuple[Any, ...]) -> None:
         if call.sources:
             key = f"{call.name}.backward"
-            backward = partial(Backward, self.session, key, call.parent, inside=call.inside)
+            backward = partial(
+                Backward, self.session, key, call.parent, is_in_selected_module=call.is_in_selected_module
+            )
             attach_api(outputs, call.sources, backward, call.first_new)
 
     def _is_recompute(self, stack: Stack) -> bool:
@@ -207,7 +209,7 @@ def _list_outputs(result: Any, written: Sequence[Any]) -> tuple[Any, ...]:
 
 def is_recompute(stack: Stack) -> bool:
     """Return True if activation checkpointing runs this call a second time."""
-    return any(file.endswith(CHECKPOINT_FILE) for file in files_of(stack))
+    return any(file.endswith(CHECKPOINT_FILE) for file in list_stack_files(stack))
 
 
 def find_pseudo_parent(stack: Stack) -> str | None:
@@ -215,7 +217,7 @@ def find_pseudo_parent(stack: Stack) -> str | None:
 
     See docs/formats.md#construct-json.
     """
-    for file in files_of(stack):
+    for file in list_stack_files(stack):
         if file.endswith(CLIPPING_FILE):
             return "clip_grad"
         if OPTIMIZER_DIRECTORY in file:

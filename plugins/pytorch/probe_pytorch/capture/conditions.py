@@ -14,7 +14,7 @@ from probe_pytorch import compat_conditions as compat
 from probe_pytorch.batch_hash import hash_tensor
 from probe_pytorch.compat import disable_modes
 from probe_pytorch.data_position import DataPosition
-from probe_pytorch.generators import hash_of, iterate_default_generators, read_states
+from probe_pytorch.generators import hash_state, iterate_default_generators, read_states
 
 
 class TorchConditions(ConditionCapture):
@@ -58,7 +58,7 @@ class TorchConditions(ConditionCapture):
 
     def hash_states(self) -> dict[str, str]:
         """Return the hash of the state of each default generator."""
-        return {name: hash_of(state) for name, _, state in read_states()}
+        return {name: hash_state(state) for name, _, state in read_states()}
 
     def collect_seeds(self) -> dict[str, int]:
         """Return the random seed of each default generator."""

@@ -193,7 +193,7 @@ def _find_edges(
     edges: dict[Node, list[tuple[int, int]]] = {}
     visited = set(roots)
     waiting = list(visited)
-    number_of = compat.number_of
+    get_node_number = compat.get_node_number
     while waiting and len(visited) < MAX_VISITED_NODES:
         node = waiting.pop()
         for position, (following, number) in enumerate(node.next_functions):
@@ -212,7 +212,7 @@ def _find_edges(
                         continue
             if place is not None:
                 edges.setdefault(node, []).append((position, place))
-            elif number_of(following) >= first_new:
+            elif get_node_number(following) >= first_new:
                 visited.add(following)
                 waiting.append(following)
     return edges

@@ -23,7 +23,7 @@ from probe_pytorch import compat, compat_hooks
 from probe_pytorch.capture.call_recorder import is_recompute
 from probe_pytorch.capture.gradients import attach_walked, list_sources, list_tensors
 from probe_pytorch.capture.transient_hooks import exclude_from_copies, remove_hook
-from probe_pytorch.generators import State, draws_since, read_states
+from probe_pytorch.generators import State, find_draws, read_states
 from probe_pytorch.session import TorchSession
 
 COMPILED = "_orig_mod"
@@ -120,7 +120,7 @@ class TorchModuleHooks(ModuleHooks[TorchSession]):
     def _record(self, session: TorchSession, running: RunningModule, output: Any) -> None:
         states = self._states.pop(running.key, None)
         if states is not None and session.conditions is not None:
-            session.conditions.add_draws(draws_since(running.key, states))
+            session.conditions.add_draws(find_draws(running.key, states))
         super()._record(session, running, output)
 
     def _is_recompute(self, stack: Stack) -> bool:
@@ -137,7 +137,7 @@ class TorchModuleHooks(ModuleHooks[TorchSession]):
         outputs = list_tensors((output,)) if torch.is_grad_enabled() else []
         if outputs:
             size = (len(outputs), len(running.sources))
-            backward = partial(Backward, session, key, running.parent, size, running.inside)
+            backward = partial(Backward, session, key, running.parent, size, running.is_in_selected_module)
             attach_walked(outputs, running.sources, backward, running.first_new)
 
     def _hook_gradient(self, parameter: nn.Parameter, on_gradient: Callable[[Any], None]) -> Any:

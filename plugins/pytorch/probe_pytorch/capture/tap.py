@@ -65,12 +65,12 @@ class TapCapture(Capture[TorchSession]):
             prefix = f"Module.{name}"
             self._modules[prefix] = module
             self._handles.append(
-                exclude_from_copies(module.register_forward_pre_hook(_make_input_hook(prefix), with_kwargs=True))
+                exclude_from_copies(module.register_forward_pre_hook(_create_input_hook(prefix), with_kwargs=True))
             )
-            self._handles.append(exclude_from_copies(module.register_forward_hook(_make_output_hook(prefix))))
+            self._handles.append(exclude_from_copies(module.register_forward_hook(_create_output_hook(prefix))))
             for key, parameter in module.named_parameters(recurse=False):
                 if parameter.requires_grad:
-                    hook = self._make_gradient_hook(prefix, key)
+                    hook = self._create_gradient_hook(prefix, key)
                     self._handles.append(compat_hooks.register_hook(parameter, hook))
         compat.forget_compiled()
 
@@ -127,7 +127,7 @@ class TapCapture(Capture[TorchSession]):
         self._open_calls[prefix] = opened = _OpenCall(session.open(key, fields), set())
         return opened
 
-    def _make_gradient_hook(self, prefix: str, key: str) -> Any:
+    def _create_gradient_hook(self, prefix: str, key: str) -> Any:
         record_key = f"{prefix}.parameters_grad"
 
         def hook(gradient: torch.Tensor) -> None:
@@ -165,7 +165,7 @@ def _insert_leaf(fields: Tree, path: list[str], leaf: Tree) -> None:
             node = node[key]
 
 
-def _make_input_hook(prefix: str) -> Any:
+def _create_input_hook(prefix: str) -> Any:
     def tap_inputs(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if _is_creating_graph():
             return
@@ -175,7 +175,7 @@ def _make_input_hook(prefix: str) -> Any:
     return tap_inputs
 
 
-def _make_output_hook(prefix: str) -> Any:
+def _create_output_hook(prefix: str) -> Any:
     def tap_outputs(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         if _is_creating_graph():
             return

@@ -76,7 +76,7 @@ class CallCopy:
     kwargs: dict[str, Any] = field(default_factory=dict)
     buffers: list[torch.Tensor] = field(default_factory=list)
 
-    def build_arguments(
+    def create_arguments(
         self, conversion: DtypeConversion, unconverted_names: frozenset[str], names: list[str]
     ) -> tuple[list[Any], dict[str, Any]]:
         """Return independent arguments for the reference.

@@ -129,7 +129,7 @@ class ReferenceComputation:
         return bool(self._call.dtypes) and self._call.dtypes <= {"torch.float64"}
 
     def _compute(self, conversion: DtypeConversion) -> list[Any]:
-        args, kwargs = self._call.copy.build_arguments(conversion, STATE_IN_FLOAT32, self._names)
+        args, kwargs = self._call.copy.create_arguments(conversion, STATE_IN_FLOAT32, self._names)
         if isinstance(conversion, PerturbedConversion):
             args = [map_leaves(value, lambda item: _perturb_number(item, conversion.generator)) for value in args]
         if self.operator.name in rules("masked"):
@@ -171,7 +171,7 @@ class ReferenceComputation:
         indices = results[place]
         if not isinstance(indices, Array) or indices.values.dtype.kind != "i":
             return results
-        args, kwargs = self._call.copy.build_arguments(DtypeConversion(), frozenset(), self._names)
+        args, kwargs = self._call.copy.create_arguments(DtypeConversion(), frozenset(), self._names)
         arguments = name_arguments(self._overload, tuple(args), kwargs)
         try:
             values = select_values(self.operator.name, arguments, torch.from_numpy(indices.values).long())

@@ -95,7 +95,7 @@ class Rerun:
             return None
         present = Snapshot(*self._parts)
         args, kwargs = self._batch
-        recorder = TorchRecorder(_make_tensor_config(config))
+        recorder = TorchRecorder(_create_tensor_config(config))
         recorder.reports_missing = False
         try:
             self._snapshot.restore()
@@ -110,7 +110,7 @@ class Rerun:
         return recorder.config.shown_path if recorder.complete_steps else None
 
 
-def _make_tensor_config(config: Config) -> Config:
+def _create_tensor_config(config: Config) -> Config:
     """Return the settings of the recording of a step that runs again."""
     return replace(
         config, task="tensor", level="mix", dump_path=config.dump_path / RERUN_DIRECTORY,

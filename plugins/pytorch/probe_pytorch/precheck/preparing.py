@@ -61,7 +61,7 @@ def turn_off_randomness(api: str, arguments: Arguments) -> tuple[Message, ...]:
 
 
 def restore_arguments(api: str, arguments: Arguments, call: Call) -> None:
-    """Restore what records cannot express: positional dtypes, tuples as indices and uninitialised inputs."""
+    """Restore what records cannot express: positional dtypes, tuples as indices and uninitialized inputs."""
     place = rules("dtype_by_position").get(api)
     if place is not None and place < len(arguments.positional) and arguments.positional[place] is None:
         dtypes = list_recorded_dtypes(call)

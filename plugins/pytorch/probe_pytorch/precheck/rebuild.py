@@ -123,9 +123,9 @@ class Rebuilder:
         return tensor
 
     def _walk(self, call: Call, call_arguments: RecordedArguments) -> ArgumentConverter:
-        return ArgumentConverter(partial(self._build_argument, call.api, call_arguments), _decode_plain)
+        return ArgumentConverter(partial(self._create_argument, call.api, call_arguments), _decode_plain)
 
-    def _build_argument(
+    def _create_argument(
         self, api: str, call_arguments: RecordedArguments, leaf: Mapping[str, Any], place: str, at: int | str | None
     ) -> torch.Tensor | np.ndarray[Any, Any]:
         """Return a tensor or array argument in the form that the API accepts."""

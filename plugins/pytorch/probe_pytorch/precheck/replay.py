@@ -162,7 +162,7 @@ def replay(call: RecordedCall, plan: ReplayPlan, rebuilder: RecordedRebuilder, s
         if not with_gradients or call.api in rules("no_backward"):
             return Replay(forward, NO_BACKWARD)
         try:
-            attach_api(outputs, sources, lambda: _make_receiver(collected), first_new)
+            attach_api(outputs, sources, lambda: _create_receiver(collected), first_new)
             with raise_memory_errors():
                 backward = _replay_backward(call, side, rebuilder, raising, plan, collected, gradients)
             if not plan.is_ours and not has_single_node(outputs, sources):
@@ -231,7 +231,7 @@ def _holds(tensors: Sequence[torch.Tensor | None]) -> bool:
     return any(tensor is not None for tensor in tensors)
 
 
-def _make_receiver(collected: dict[int, torch.Tensor]) -> Callable[[str, int, Any, bool], None]:
+def _create_receiver(collected: dict[int, torch.Tensor]) -> Callable[[str, int, Any, bool], None]:
     def take(side: str, position: int, gradient: Any, last: bool) -> None:
         if side == "output" and gradient is not None:
             collected[position] = gradient.detach()

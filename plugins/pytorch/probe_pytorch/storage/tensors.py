@@ -24,7 +24,7 @@ from probe_recording.values.tensor_store import Store
 from probe_core.errors import UserError
 from probe_core.files.atomic import create_file, open_file, write_text
 from probe_pytorch import compat_files
-from probe_pytorch.storage.bytes import Bytes, copy_to_host, view_bytes
+from probe_pytorch.storage.host_bytes import Bytes, copy_to_host, view_bytes
 
 SUFFIX = ".pt"
 PART_SUFFIX = ".tensor.part"

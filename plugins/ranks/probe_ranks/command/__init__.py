@@ -1,1 +1,1 @@
-"""The command ``compare``: from the command line to the exit code."""
+"""The commands of every installation: ``compare``, from the command line to the exit code, and ``plugins``."""

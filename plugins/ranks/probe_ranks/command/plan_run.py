@@ -80,7 +80,7 @@ def _run(execution: PlanExecution, fail_on: str | None, *, brief: bool) -> int:
         if is_interrupted and stage is AnswerStage.ASKED:  # these answers need all comparisons
             continue
         try:
-            for conclusion in execution.yield_conclusions(stage):
+            for conclusion in execution.iterate_conclusions(stage):
                 conclusion.show(brief=brief)
                 is_judged = is_judged and conclusion.is_judged
         except UserError as error:  # the results of the ranks are already written

@@ -18,7 +18,7 @@ class Backward:
         key: The name of the record.
         parent: The forward record of the module that made the call, or None outside of modules.
         size: Number of gradients expected as input and as output; each is null until it arrives.
-        inside: True to record it whatever its name, as inside a module that ``list`` selects.
+        is_in_selected_module: True to record it whatever its name, as inside a module that ``list`` selects.
     """
 
     def __init__(
@@ -27,13 +27,13 @@ class Backward:
         key: str,
         parent: str | None,
         size: tuple[int, int] = (0, 0),
-        inside: bool = False,
+        is_in_selected_module: bool = False,
     ) -> None:
         self._session = session
         self._key = key
         self._parent = parent.replace(".forward.", ".backward.") if parent else None
         self._size = size
-        self._asks = not (session.filter.takes_all or inside)
+        self._asks = not (session.filter.takes_all or is_in_selected_module)
         self._entry: Entry | None = None
         self._done = False
 

@@ -23,8 +23,8 @@ class RunningCall:
         number: The call count, from 0 in each step.
         stack: The frames of the caller.
         parent: The forward record of the surrounding module, or None.
-        wanted: True if the forward of the call is recorded.
-        inside: True inside a module that ``list`` selects, in which every call is recorded.
+        is_recorded: True if the forward of the call is recorded.
+        is_in_selected_module: True inside a module that ``list`` selects, in which every call is recorded.
         fields: The fields of the forward record so far.
         sources: The places in the autograd graph that receive the inputs' gradients; framework-specific.
         first_new: The sequence number of the first graph node that the call can create, for frameworks that
@@ -35,8 +35,8 @@ class RunningCall:
     number: int
     stack: Stack
     parent: str | None
-    wanted: bool
-    inside: bool
+    is_recorded: bool
+    is_in_selected_module: bool
     fields: dict[str, Tree] = field(default_factory=dict)
     sources: list[Any] = field(default_factory=list)
     first_new: int = 0
@@ -51,10 +51,10 @@ class CallRecorder(Generic[S]):
     """A recorder of calls into a session; subclasses add how their framework traces gradients.
 
     Attributes:
-        fleeting: True if the data of a value may change before its record is complete.
+        may_change: True if the data of a value may change before its record is complete.
     """
 
-    fleeting = False
+    outputs_may_change = False
 
     def __init__(self, session: S, threads: Threads) -> None:
         self.session = session
@@ -120,19 +120,19 @@ class CallRecorder(Generic[S]):
             number = session.number(prefix)
             name = f"{prefix}.{number}.forward"
             selection = session.filter
-            wanted = selection.takes_all or selection.is_api_selected(name)
-            if not wanted and not self._backward:
+            is_recorded = selection.takes_all or selection.is_api_selected(name)
+            if not is_recorded and not self._backward:
                 return None
             modules = self._threads.modules
             parent = modules[-1] if modules else None
-            call = RunningCall(prefix, number, stack, parent, wanted, selection.inside)
+            call = RunningCall(prefix, number, stack, parent, is_recorded, selection.is_in_selected_module)
             if self._values:
                 if filled:
                     args = tuple(None if i in filled else value for i, value in enumerate(args))
                     kwargs = {key: None if key in filled else value for key, value in kwargs.items()}
                 with session.quiet():
-                    if self._inputs and wanted:
-                        save = session.save_for(name, self.fleeting or in_place)
+                    if self._inputs and is_recorded:
+                        save = session.save_for(name, self.outputs_may_change or in_place)
                         fields, collector = call.fields, session.collector
                         texts = None
                         if save is None and not changes_leaves:
@@ -162,8 +162,8 @@ class CallRecorder(Generic[S]):
         try:
             outputs = tuple(result) if isinstance(result, tuple) else (result,)
             with session.quiet():
-                if self._values and self._outputs and call.wanted:
-                    save = session.save_for(name, self.fleeting)
+                if self._values and self._outputs and call.is_recorded:
+                    save = session.save_for(name, self.outputs_may_change)
                     shown = _drop_values(outputs) if is_uninitialized else outputs
                     texts = session.collector.encode_groups(shown) if save is None else None
                     call.fields["output"] = (
@@ -171,7 +171,7 @@ class CallRecorder(Generic[S]):
                     )
                 if self._values and self._is_recompute(call.stack):
                     call.fields["is_recompute"] = True
-                if call.wanted and ("forward" in session.config.directions or not self._values):
+                if call.is_recorded and ("forward" in session.config.directions or not self._values):
                     session.add(name, call.fields, call.stack, self._find_parent(call))
                 if self._backward:
                     self._expect_gradients(call, outputs)

@@ -1,4 +1,4 @@
-"""Recording of modules by hooks on their forwards: level L0 and ``module_dump`` of all frameworks."""
+"""Records modules by hooks on their forward methods: level L0 and ``module_dump`` of all frameworks."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class RunningModule:
     Attributes:
         module: The module.
         key: The name of its forward record.
-        wanted: True if its forward is recorded.
+        is_recorded: True if its forward is recorded.
         parent: The forward record of the surrounding module, or None.
-        inside: True inside a module that ``list`` selects, in which everything is recorded.
-        handled: The exception that was being handled when the forward began, or None.
+        is_in_selected_module: True inside a module that ``list`` selects, in which everything is recorded.
+        earlier_exception: The exception that was being handled when the forward began, or None.
         fields: The fields of the forward record so far.
         sources: The places in the autograd graph that receive the inputs' gradients; framework-specific.
         first_new: The sequence number of the first graph node that the forward can create, for frameworks
@@ -36,10 +36,10 @@ class RunningModule:
 
     module: Any
     key: str
-    wanted: bool
+    is_recorded: bool
     parent: str | None
-    inside: bool
-    handled: BaseException | None
+    is_in_selected_module: bool
+    earlier_exception: BaseException | None
     fields: dict[str, Tree] = field(default_factory=dict)
     sources: list[Any] = field(default_factory=list)
     first_new: int = 0
@@ -53,14 +53,15 @@ class ModuleHooks(ABC, Generic[S]):
 
     Attributes:
         session: The session that is recorded into, or None.
-        paused: True while a single module is recorded by other hooks.
+        paused: True while ``module_dump`` records a single module with hooks of its own.
         scope: The first part of the names of records, such as ``Module``.
-        fleeting: True if the data of an output may change before its record is complete.
+        outputs_may_change: True if the data of an output may change before its record is complete, so that they are
+            copied at once.
         early_stop: The class name of an exception that ends a forward early without being an error.
     """
 
     scope: str
-    fleeting = False
+    outputs_may_change = False
     early_stop = ""
 
     def __init__(self, threads: Threads) -> None:
@@ -137,33 +138,38 @@ class ModuleHooks(ABC, Generic[S]):
 
     # -- forward ---------------------------------------------------------------------------
 
+    def _get_recording_session(self) -> S | None:
+        """Return the session if it records calls at this point."""
+        is_recording = self.session is not None and self.session.active
+        return self.session if is_recording and not self.paused and not self._threads.inside else None
+
     def _begin_forward(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
         """Record the inputs of a forward that begins; errors of the recorder are logged, not raised."""
-        session = self.session
-        if self.paused or session is None or not session.active or self._threads.inside:
+        session = self._get_recording_session()
+        if session is None:
             return
-        named = self._names.get(id(module))
-        if named is None:
-            return  # a copy of a module that is recorded
+        name_and_module = self._names.get(id(module))
+        if name_and_module is None:
+            return  # a copy of a hooked module: its hooks were copied, its name was not
         kwargs = kwargs or {}
         name = self.scope
         try:
-            prefix = f"{self.scope}.{named[0]}"
+            prefix = f"{self.scope}.{name_and_module[0]}"
             name = f"{prefix}.forward.{session.number(prefix)}"
             modules = self._threads.modules
             parent = modules[-1] if modules else None
-            inside = session.filter.inside
-            wanted = session.filter.enter_module(name)
-            running = RunningModule(module, name, wanted, parent, inside, sys.exc_info()[1])
+            is_in_selected_module = session.filter.is_in_selected_module
+            is_recorded = session.filter.enter_module(name)
+            running = RunningModule(module, name, is_recorded, parent, is_in_selected_module, sys.exc_info()[1])
             self._threads.running.append(running)
             modules.append(name)
-            if wanted:
+            if is_recorded:
                 session.add_module(name, parent)
             if session.config.task == "structure":
                 return
             with session.quiet():
-                if wanted and session.wants("forward", "input"):
-                    save = session.save_for(name, fleeting=True)
+                if is_recorded and session.wants("forward", "input"):
+                    save = session.save_for(name, may_change=True)
                     fields, collector = running.fields, session.collector
                     texts = collector.encode_groups(args, kwargs) if save is None else None
                     if texts is not None:
@@ -178,8 +184,8 @@ class ModuleHooks(ABC, Generic[S]):
 
     def _end_forward(self, module: Any, *rest: Any) -> None:
         """Record the output of a forward that returned or raised; the output is the last of ``rest``."""
-        session = self.session
-        if self.paused or session is None or not session.active or self._threads.inside:
+        session = self._get_recording_session()
+        if session is None:
             return
         output = rest[-1]
         name = self.scope
@@ -211,13 +217,13 @@ class ModuleHooks(ABC, Generic[S]):
     def _has_raised(self, running: RunningModule) -> bool:
         """Return True if the forward ended by an exception that is an error."""
         error = sys.exc_info()[1]
-        return error is not None and error is not running.handled and type(error).__name__ != self.early_stop
+        return error is not None and error is not running.earlier_exception and type(error).__name__ != self.early_stop
 
     def _record(self, session: S, running: RunningModule, output: Any) -> None:
         name = running.key
         config = session.config
         measured = config.task != "structure"
-        if running.wanted:
+        if running.is_recorded:
             stack = stack_of(sys._getframe(2))
             if measured:
                 self._collect_outputs(session, running, output)
@@ -232,7 +238,7 @@ class ModuleHooks(ABC, Generic[S]):
 
     def _collect_outputs(self, session: S, running: RunningModule, output: Any) -> None:
         name = running.key
-        save = session.save_for(name, self.fleeting)
+        save = session.save_for(name, self.outputs_may_change)
         collector = session.collector
         if session.wants("forward", "output"):
             outputs = output if type(output) is tuple else (output,)
@@ -253,9 +259,9 @@ class ModuleHooks(ABC, Generic[S]):
         key = f"{running.key.partition('.forward.')[0]}.parameters_grad"
         if key in self._gradients:
             return
-        wanted = {k: [None] for k, p in self._iterate_direct_parameters(running.module) if p.requires_grad}
-        if wanted:
-            entry = session.open(key, dict(wanted))
+        gradients = {k: [None] for k, p in self._iterate_direct_parameters(running.module) if p.requires_grad}
+        if gradients:
+            entry = session.open(key, dict(gradients))
             self._gradients[key] = entry
             session.note_arrival(entry)
 
@@ -263,10 +269,10 @@ class ModuleHooks(ABC, Generic[S]):
         """Watch the gradient of each parameter, once for each module that holds it."""
         for key, parameter in self._iterate_direct_parameters(module):
             if parameter.requires_grad:
-                arrived = self._make_receiver(f"{self.scope}.{name}.parameters_grad", key)
+                arrived = self._create_receiver(f"{self.scope}.{name}.parameters_grad", key)
                 self._handles.append(self._hook_gradient(parameter, arrived))
 
-    def _make_receiver(self, record: str, key: str) -> Callable[[Any], None]:
+    def _create_receiver(self, record: str, key: str) -> Callable[[Any], None]:
         """Return a callback that writes the gradient of a parameter into its record."""
 
         def receive_gradient(gradient: Any) -> None:
@@ -281,7 +287,7 @@ class ModuleHooks(ABC, Generic[S]):
             return
         try:
             with session.quiet():
-                save = session.save_for(record, fleeting=True)  # an optimizer may change it
+                save = session.save_for(record, may_change=True)  # an optimizer may change it
                 entry.fields[key] = [session.collector.tree(gradient, f"{record}.{key}", save)]
             session.note_arrival(entry)
         except Exception as error:  # the backward must go on whatever the recorder's error

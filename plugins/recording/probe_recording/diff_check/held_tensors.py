@@ -64,18 +64,18 @@ class HeldTensors(TensorSelection):
 
     # -- reports of the session ------------------------------------------------------------
 
-    def save_for(self, key: str, fleeting: bool) -> Save | None:
+    def save_for(self, key: str, may_change: bool) -> Save | None:
         """Return the function that holds the tensors of a record; None if the record will not keep them."""
-        return None if self._judge.is_finished else partial(self._hold, key, fleeting)
+        return None if self._judge.is_finished else partial(self._hold, key, may_change)
 
-    def _hold(self, key: str, fleeting: bool, name: str, tensor: Any) -> str | None:
+    def _hold(self, key: str, may_change: bool, name: str, tensor: Any) -> str | None:
         with self._session.lock:
             record = self._records.setdefault(key, _HeldRecord())
             if name in record.copied:
                 self._release(record, [name])
             record.tensors[name] = tensor
             limit = MAX_GRADIENT_BYTES if is_gradient(key) else MAX_COPIED_BYTES
-            if fleeting and not self._copy(record, name, limit):
+            if may_change and not self._copy(record, name, limit):
                 return None
             return name + self._session.suffix
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from probe_recording.keeping.rise import Rise
 from probe_recording.keeping.setting_change import SettingChange
-from probe_recording.keeping.watched import SeriesKind
+from probe_recording.keeping.watched_values import SeriesKind
 
 SCHEMA = 1
 """Version of the layout; it grows where a reader of an older one would read something wrong."""

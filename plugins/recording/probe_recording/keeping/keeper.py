@@ -15,7 +15,7 @@ from probe_recording.keeping.readings import SCALED_PHASES, QuantityKind, Quanti
 from probe_recording.keeping.rise import find_first_rise
 from probe_recording.keeping.setting_change import find_setting_change
 from probe_recording.keeping.step_memory import StepRing, StoredStep
-from probe_recording.keeping.watched import SeriesKind, WatchedValue
+from probe_recording.keeping.watched_values import SeriesKind, WatchedValue
 from probe_recording.run_directory.directory import WATCH_FILE, StepDirectory
 
 HISTORY_MEMORY_DIVISOR = 4

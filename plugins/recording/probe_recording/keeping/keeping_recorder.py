@@ -19,7 +19,7 @@ from probe_recording.keeping.readings import list_readings
 from probe_recording.keeping.signal_hook import SignalHook
 from probe_recording.keeping.step_memory import StoredStep
 from probe_recording.keeping.verdict_text import format_event, format_rerun, format_written_steps
-from probe_recording.keeping.watched import collect_watched_values, has_scaler
+from probe_recording.keeping.watched_values import collect_watched_values, has_scaler
 from probe_recording.recorder.recorder import Recorder
 from probe_recording.recorder.recorder_state import RecorderState
 from probe_recording.run_directory.directory import StepDirectory, check_place
@@ -145,7 +145,7 @@ class KeepingRecorder(Recorder[S]):
                 directory.files,
                 list_readings(session.step_phases, getattr(session, "outputs", [])),
                 collect_watched_values(session.step_phases, getattr(session, "passed_losses", [])),
-                is_scaled=has_scaler(session.step_phases),
+                is_scaled=session.step_phases is not None and has_scaler(session.step_phases.phases),
             )
         except Exception as error:  # the training must go on whatever the error
             self._notices.print_once(f"probe: a step could not be judged: {type(error).__name__}: {error}")

@@ -10,7 +10,7 @@ from probe_recording.keeping.event import Cause, Event, NoRise, Trigger
 from probe_recording.keeping.readings import CALL, QuantityKind, QuantityName
 from probe_recording.keeping.rise import Rise
 from probe_recording.keeping.setting_change import SettingChange
-from probe_recording.keeping.watched import SeriesKind
+from probe_recording.keeping.watched_values import SeriesKind
 from probe_recording.sessions.loss import format_steps
 
 SERIES_TEXTS = {SeriesKind.LOSS: "loss", SeriesKind.GRADIENT_NORM: "gradient norm"}

@@ -126,9 +126,9 @@ def leaf_of(value: Any, name: str) -> Value:
     bare = _strip_packages(kind)
     inner = value.get("format") if bare == "memory_format" else value.get("value")
     if bare == "Size":
-        return _make_scalar_value(kind, str(inner), Statistics(), str(inner))
+        return _create_scalar_value(kind, str(inner), Statistics(), str(inner))
     if kind == "slice":
-        return _make_scalar_value(kind, _format_slice(inner), Statistics(), str(inner))
+        return _create_scalar_value(kind, _format_slice(inner), Statistics(), str(inner))
     if bare == "ProcessGroup":
         ranks = str(value.get("group_ranks", inner))
         return Value(Kind.SCALAR, kind, "[]", None, Statistics(*(ranks,) * 4), ranks)
@@ -149,10 +149,10 @@ def _strip_packages(name: object) -> str:
 
 def _parse_scalar(dtype: str, value: Any) -> Value:
     shown: Statistic = value if _is_number(value) else str(value)
-    return _make_scalar_value(dtype, "[]", Statistics(shown, shown, shown, shown), str(value))
+    return _create_scalar_value(dtype, "[]", Statistics(shown, shown, shown, shown), str(value))
 
 
-def _make_scalar_value(dtype: str, extent: str, statistics: Statistics, text: str) -> Value:
+def _create_scalar_value(dtype: str, extent: str, statistics: Statistics, text: str) -> Value:
     return Value(Kind.SCALAR, dtype, extent, None, statistics, _compute_crc32(text))
 
 

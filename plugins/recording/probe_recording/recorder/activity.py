@@ -96,7 +96,7 @@ class Activity:
         if (error := _find_uncaught_exception()) is not None:
             kind = type(error).__name__
             return [f"nothing was recorded: {kind} ended the program before a selected step had a record."]
-        return [f"nothing was recorded: {explanation.format_sentence()}"]
+        return [f"nothing was recorded: {explanation.format_clause()}"]
 
     def explain(self, calls: Mapping[str, int], position: Position) -> EmptyRecording:
         """Return the reason why there are no records.

@@ -1,4 +1,4 @@
-"""The reason why a recording has no records, or none for an entry of ``list``."""
+"""Explanations of recordings without records, and of entries of ``list`` that match no record."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, auto
 
 from probe_core.errors import format_count
 from probe_core.store.names import BACKWARD, FORWARD, GRADIENT_PART, format_key, has_module_scope
@@ -17,7 +17,7 @@ MAX_LISTED_NAMES = 3
 """Number of calls that a sentence lists if none of them has a name similar to the one searched for."""
 
 MAX_COUNTED_CALLS = 10_000
-"""Number of calls of one name in a step of which each is compared with ``list``."""
+"""Largest number of calls of one name that are compared with ``list``."""
 
 MIN_NAME_SIMILARITY = 0.6
 """Smallest similarity of names, from 0 to 1, that ``difflib`` considers close."""
@@ -28,20 +28,20 @@ _COUNT_AND_PHASE = re.compile(r"(\.(?:forward|backward))?(?:\.\d+)?(\.(?:forward
 class EmptyReason(Enum):
     """The reason why nothing was recorded, from the first condition of a recording to the last."""
 
-    DISABLED = "dump_enable is false"
-    NOT_STARTED = "start was never called"
-    STOPPED_FIRST = "stop was called before start"
-    REFUSED = "start reported why it cannot record"
-    NOTHING_SAVED = "save was never called at level debug"
-    RANK_ABSENT = "no process has a rank that is selected"
-    STEP_NOT_REACHED = "the program ended before a selected step"
-    REQUEST_ABSENT = "no batch holds the request that is selected"
-    NO_OVERFLOW = "no overflow occurred"
-    COMPILED = "all calls were made in compiled code"
-    NO_CALLS = "no call was made that the level records"
-    NO_MATCH = "no call matches list"
-    OUT_OF_SCOPE = "no call is inside scope"
-    NO_BACKWARD = "no backward pass ran"
+    DISABLED = auto()
+    NOT_STARTED = auto()
+    STOPPED_FIRST = auto()
+    REFUSED = auto()
+    NOTHING_SAVED = auto()
+    RANK_ABSENT = auto()
+    STEP_NOT_REACHED = auto()
+    REQUEST_ABSENT = auto()
+    NO_OVERFLOW = auto()
+    COMPILED = auto()
+    NO_CALLS = auto()
+    NO_MATCH = auto()
+    OUT_OF_SCOPE = auto()
+    NO_BACKWARD = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class EmptyRecording:
     process_count: int = 1
     unmatched: tuple[UnmatchedEntry, ...] = ()
 
-    def format_sentence(self) -> str:
+    def format_clause(self) -> str:
         """Return a clause that follows "nothing was recorded: "."""
         config = self.config
         match self.reason:
@@ -94,9 +94,10 @@ class EmptyRecording:
                 return f"the configuration selects {ranks}, and the run has {_format_processes(self.process_count)}."
             case EmptyReason.STEP_NOT_REACHED:
                 steps = _format_numbers(config.steps, "step")
-                return f"{steps} {_format_were(config.steps)} selected, and the program ended in step {self.last_step}."
+                verb = _choose_was_or_were(config.steps)
+                return f"{steps} {verb} selected, and the program ended in step {self.last_step}."
             case EmptyReason.REQUEST_ABSENT:
-                return f'no scheduled_tokens that start() received has "{config.request}", the "request_id".'
+                return f'no call of start() received scheduled_tokens with the request "{config.request}" (request_id).'
             case EmptyReason.NO_OVERFLOW:
                 return "no recorded call had nan or an infinity."
             case EmptyReason.COMPILED:
@@ -111,8 +112,10 @@ class EmptyRecording:
                 return f'no call was made between "{first}" and "{last}", the names in "scope".'
             case EmptyReason.NO_BACKWARD:
                 return "no backward pass ran, and the configuration selects backward records only."
-            case _:
-                return f"while it was recorded, the program called nothing that level {config.level} records."
+            case EmptyReason.NO_CALLS:
+                return f"the program made no call that level {config.level} records."
+            case EmptyReason.REFUSED:
+                return "start() reported why it cannot record."
 
 
 def format_unmatched_entry(unmatched: UnmatchedEntry, level: str) -> str:
@@ -133,27 +136,26 @@ def find_unmatched(entries: Sequence[str], calls: Mapping[str, int]) -> tuple[Un
         calls: The number of calls in a step by their names without count and phase, such as
             ``Functional.linear``.
     """
-    names = list(_record_names(calls))
-    return tuple(
-        _describe(entry, calls) for entry in entries if not any(map(NameSelector((entry,)).is_selected, names))
-    )
+    names = list(_iterate_record_names(calls))
+    unmatched = (entry for entry in entries if not any(map(NameSelector((entry,)).is_selected, names)))
+    return tuple(_create_unmatched_entry(entry, calls) for entry in unmatched)
 
 
-def _describe(entry: str, calls: Mapping[str, int]) -> UnmatchedEntry:
+def _create_unmatched_entry(entry: str, calls: Mapping[str, int]) -> UnmatchedEntry:
     called = [prefix for prefix, count in calls.items() if count]
     prefix = _COUNT_AND_PHASE.sub("", entry)
     similar = difflib.get_close_matches(prefix, called, 1, MIN_NAME_SIMILARITY)
     if similar:
-        return UnmatchedEntry(entry, (_last_record(similar[0], calls[similar[0]]),), True)
-    return UnmatchedEntry(entry, tuple(_last_record(name, calls[name]) for name in called[:MAX_LISTED_NAMES]))
+        return UnmatchedEntry(entry, (_format_last_record(similar[0], calls[similar[0]]),), True)
+    return UnmatchedEntry(entry, tuple(_format_last_record(name, calls[name]) for name in called[:MAX_LISTED_NAMES]))
 
 
-def _last_record(prefix: str, count: int) -> str:
+def _format_last_record(prefix: str, count: int) -> str:
     """Return the name of the last forward record of a call or a module."""
     return format_key(prefix, count - 1, FORWARD)
 
 
-def _record_names(calls: Mapping[str, int]) -> Iterable[str]:
+def _iterate_record_names(calls: Mapping[str, int]) -> Iterable[str]:
     """Yield the names of all records that the calls may have."""
     for prefix, count in calls.items():
         for number in range(min(count, MAX_COUNTED_CALLS)):
@@ -169,7 +171,7 @@ def _format_numbers(numbers: Iterable[int], noun: str) -> str:
     return f"{noun}{'s' if len(listed) > 1 else ''} {text}"
 
 
-def _format_were(numbers: Iterable[int]) -> str:
+def _choose_was_or_were(numbers: Iterable[int]) -> str:
     return "was" if len(list(numbers)) == 1 else "were"
 
 

@@ -364,7 +364,7 @@ class Recorder(FrameworkRecorder[S]):
             self.activity.add_step(session.calls)
             if not session.count:
                 session.note(
-                    NOTHING_RECORDED, self.activity.explain(session.calls, self._get_position()).format_sentence()
+                    NOTHING_RECORDED, self.activity.explain(session.calls, self._get_position()).format_clause()
                 )
             is_complete = self._sessions.complete(session)
             self._handle_closed_step(session)

@@ -1,7 +1,7 @@
 """Handling of an earlier recording in the directory of a new recording.
 
 The first process of a launch moves the earlier recording away and writes a file that identifies the launch. By this
-file, the other processes, and workers that an elastic launcher restarts, recognise their own launch.
+file, the other processes, and workers that an elastic launcher restarts, recognize their own launch.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class QueuedCall:
     damaged: int = 0
     place: int = -1
 
-    def build_frame(self, rank: int) -> list[Buffer]:
+    def create_frame(self, rank: int) -> list[Buffer]:
         """Return the call as a frame, in buffers to be written one after the other."""
         head = encode_call_head(self.seq, self.step, rank, self.name, encode(self.fields))
         return encode_frame(FrameKind.CALL, head, encode_body(self.tensors) if self.tensors else ())

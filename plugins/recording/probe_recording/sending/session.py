@@ -74,7 +74,7 @@ class SendingMixin(Session):
 
     # -- reports of captures ---------------------------------------------------------------
 
-    def save_for(self, key: str, fleeting: bool = False) -> Save | None:
+    def save_for(self, key: str, may_change: bool = False) -> Save | None:
         """Return the function that copies the tensors of a forward call; None if the call is not sent."""
         if not key.endswith(".forward") or key.startswith(DISTRIBUTED_PREFIX) or self.lost or self._closed:
             return None

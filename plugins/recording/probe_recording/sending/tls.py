@@ -100,7 +100,7 @@ def create_sender_context(directory: Path) -> ssl.SSLContext:
     else:
         raise UserError(
             f'"{directory}" holds neither {SERVER_CERTIFICATE} nor {AUTHORITY_CERTIFICATE}, so the receiver cannot be '
-            "recognised.",
+            "recognized.",
             f"Copy the receiver's {SERVER_CERTIFICATE} there, or the {AUTHORITY_CERTIFICATE} that signed it.",
         )
     if (directory / CLIENT_KEY).exists() or (directory / CLIENT_CERTIFICATE).exists():

@@ -138,7 +138,7 @@ class Transport(ABC):
     def _encode_call(self, call: QueuedCall) -> list[Buffer]:
         """Return the frame of a call; an empty list, after dropping the call, if it cannot be encoded."""
         try:
-            frame = call.build_frame(self._hello["rank"])
+            frame = call.create_frame(self._hello["rank"])
             body = sum(memoryview(part).nbytes for part in frame[1:])
             values = count_json_values(frame[0], PREFIX.size)
             if body > self._outbox.most_body or len(frame[0]) > MAX_HEAD_BYTES or values > MAX_JSON_VALUES:

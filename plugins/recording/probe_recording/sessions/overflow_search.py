@@ -29,16 +29,16 @@ class OverflowSearch:
         self._store = store
         self._held: dict[str, list[tuple[str, Any]]] = {}
 
-    def hold(self, key: str, fleeting: bool, name: str, tensor: Any) -> str:
+    def hold(self, key: str, may_change: bool, name: str, tensor: Any) -> str:
         """Hold a tensor of a record in memory, and return the name of the file that it would be stored in.
 
         Args:
             key: The name of the record.
-            fleeting: True if the data may change before the record is complete.
+            may_change: True if the data may change before the record is complete.
             name: The name of the tensor.
             tensor: The tensor.
         """
-        self._held.setdefault(key, []).append((name, self._session.copy_of(tensor) if fleeting else tensor))
+        self._held.setdefault(key, []).append((name, self._session.copy_of(tensor) if may_change else tensor))
         return name + self._session.suffix
 
     def release(self, key: str) -> None:

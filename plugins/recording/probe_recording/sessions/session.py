@@ -134,23 +134,23 @@ class Session(FrameworkSession):
 
     # -- reports of captures ---------------------------------------------------------------
 
-    def save_for(self, key: str, fleeting: bool = False) -> Save | None:
+    def save_for(self, key: str, may_change: bool = False) -> Save | None:
         """Return the function that stores the tensors of a record, or None if they are not stored.
 
         Args:
             key: The name of the record.
-            fleeting: True if the data may change before the record is complete.
+            may_change: True if the data may change before the record is complete.
         """
         if self.lost is not None:
             return None
         if self._is_overflow_check:
-            return partial(self.overflows.hold, key, fleeting)
+            return partial(self.overflows.hold, key, may_change)
         if self._saves_all:
             return self.store_tensor
         listed = self.config.tensor_names
         if listed and any(part in key for part in listed):
             return self.store_tensor
-        return None if self.held is None else self.held.save_for(key, fleeting)
+        return None if self.held is None else self.held.save_for(key, may_change)
 
     def add(self, key: str, fields: dict[str, Tree], stack: Stack | None = None, parent: str | None = None) -> Entry:
         """Add a complete record.

@@ -1,4 +1,4 @@
-"""Detection of changes of a ``config.json`` while the program runs (docs/configuration.md#hot-reload)."""
+"""Reloads ``config.json`` when it changes during a run (docs/configuration.md#hot-reload)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from probe_recording.messages import note
 from probe_recording.settings.config import Config, load_config
 
 
-class ConfigReload:
+class WatchedConfig:
     """A configuration file that is read again when its time or size has changed.
 
     Args:
@@ -30,7 +30,7 @@ class ConfigReload:
         self.is_broken = False
         self._path = config.path
         self._overrides = overrides
-        self._signature = _read_signature(self._path)
+        self._time_and_size = _read_time_and_size(self._path)
 
     def update(self) -> bool:
         """Read the file again if it has changed.
@@ -41,10 +41,10 @@ class ConfigReload:
         Returns:
             True if ``config`` has changed.
         """
-        signature = _read_signature(self._path)
-        if signature is None or signature == self._signature:
+        time_and_size = _read_time_and_size(self._path)
+        if time_and_size is None or time_and_size == self._time_and_size:
             return False
-        self._signature = signature
+        self._time_and_size = time_and_size
         try:
             config = load_config(self._path, **self._overrides)
         except UserError as error:
@@ -60,7 +60,7 @@ class ConfigReload:
         return True
 
 
-def _read_signature(path: Path) -> tuple[int, int] | None:
+def _read_time_and_size(path: Path) -> tuple[int, int] | None:
     """Return the time of the last change of a file in nanoseconds and its size in bytes; None if it is absent."""
     try:
         status = path.stat()

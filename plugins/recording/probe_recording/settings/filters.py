@@ -23,7 +23,7 @@ class Filter:
         self._selects = NameSelector(config.names).is_selected
         self._mix = config.level == "mix"
         self._open = not config.scope
-        self._inside = 0
+        self._selected_module_depth = 0
         self.takes_all = not (config.scope or config.names)
 
     def is_api_selected(self, name: str) -> bool:
@@ -37,10 +37,10 @@ class Filter:
             return self._is_selected(name)
         if name == self._scope[0]:
             self._open = True
-        wanted = self._open and (not self._names or self._is_selected(name))
+        is_recorded = self._open and (not self._names or self._is_selected(name))
         if name == self._scope[1]:
             self._open = False
-        return wanted
+        return is_recorded
 
     def enter_module(self, name: str) -> bool:
         """Note that the forward of a module begins, and return True if its record is selected."""
@@ -49,7 +49,7 @@ class Filter:
         if self._scope and name == self._scope[0]:
             self._open = True
         if self._mix and self._names and self._selects(name):
-            self._inside += 1
+            self._selected_module_depth += 1
         return self._open and (not self._names or self._is_selected(name))
 
     def leave_module(self, name: str) -> None:
@@ -58,13 +58,13 @@ class Filter:
             return
         if self._scope and name == self._scope[1]:
             self._open = False
-        if self._mix and self._inside and self._selects(name):
-            self._inside -= 1
+        if self._mix and self._selected_module_depth and self._selects(name):
+            self._selected_module_depth -= 1
 
     @property
-    def inside(self) -> bool:
+    def is_in_selected_module(self) -> bool:
         """True while a module that ``list`` selects is running, so that every record is selected."""
-        return self._inside > 0
+        return self._selected_module_depth > 0
 
     def _is_selected(self, name: str) -> bool:
-        return self._inside > 0 or self._selects(name)
+        return self._selected_module_depth > 0 or self._selects(name)

@@ -126,7 +126,7 @@ class SourceState:
             self._facts["script_hash"] = hashlib.blake2b(path.read_bytes(), digest_size=HASH_BYTES).hexdigest()
         directory = path.parent if path.name else Path.cwd()
         commit = subprocess.run(
-            [*GIT_COMMAND, "rev-parse", "--verify", "HEAD"], cwd=directory, env=_make_environment(),
+            [*GIT_COMMAND, "rev-parse", "--verify", "HEAD"], cwd=directory, env=_create_environment(),
             timeout=GIT_TIMEOUT_SECONDS,
             stdin=subprocess.DEVNULL, capture_output=True,
         )  # fmt: skip
@@ -136,7 +136,7 @@ class SourceState:
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - closed when git has ended
         self._changes = subprocess.Popen(
             [*GIT_COMMAND, "diff", "--no-ext-diff", "--no-textconv", "--full-index", "HEAD", "--", ":/"],
-            cwd=directory, env=_make_environment(), stdin=subprocess.DEVNULL, stdout=self._output,
+            cwd=directory, env=_create_environment(), stdin=subprocess.DEVNULL, stdout=self._output,
             stderr=subprocess.DEVNULL,
         )  # fmt: skip
 
@@ -162,7 +162,7 @@ def load_source() -> SourceState:
     return SourceState()
 
 
-def _make_environment() -> dict[str, str]:
+def _create_environment() -> dict[str, str]:
     """Return the environment for git, without variables that point it to another repository."""
     return {
         **{name: value for name, value in os.environ.items() if not name.startswith("GIT_")},

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from probe_recording.sites import Stack, lines_of
+from probe_recording.sites import Stack, list_stack_lines
 from probe_recording.values.leaves import Tree, encode, quote
 
 STEP_PHASES_FILE = "step_phases.json"
@@ -48,7 +48,7 @@ class StepPhase:
 
     def text(self) -> str:
         """Return the phase as JSON."""
-        stack = json.dumps(lines_of(self.stack)) if self.stack is not None else "[]"
+        stack = json.dumps(list_stack_lines(self.stack)) if self.stack is not None else "[]"
         values = ",\n  ".join(f"{quote(name)}: {encode(leaf)}" for name, leaf in self.values.items())
         return (
             f'{{"phase": "{self.name}", "number": {self.number}, "stack": {stack}, '

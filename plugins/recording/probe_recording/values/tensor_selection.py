@@ -15,12 +15,12 @@ class TensorSelection(Protocol):
     The session calls each method with its lock held, except for ``save_for``.
     """
 
-    def save_for(self, key: str, fleeting: bool) -> Save | None:
+    def save_for(self, key: str, may_change: bool) -> Save | None:
         """Return the function that holds the tensors of a record; None if the record will not keep them.
 
         Args:
             key: The name of the record.
-            fleeting: True if the data may change before the record is complete.
+            may_change: True if the data may change before the record is complete.
         """
 
     def take_back(self, key: str) -> None:

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from probe_diagnosis.api import Timeline, own_frame
+from probe_diagnosis.api import Timeline, find_own_frame
 from probe_diagnosis.difference.nodes import Node
 from probe_diagnosis.difference.reasons import CauseKind
 from probe_diagnosis.difference.search import SearchResult, search_timelines
-from probe_diagnosis.frames import frames_of, load_stacks
+from probe_diagnosis.frames import find_frames, load_stacks
 
 from probe_core.model import Kind, Side, Slot
 from probe_core.model.columns import SCALAR, TENSOR
@@ -107,7 +107,7 @@ def _find_path(
         op = min((keys[number] for number in harmful), key=timeline.get_position, default="")
         if op:
             senders = search_result.senders.get((rank, op), ())
-            arrivals[rank] = NonFiniteArrival(rank, op, senders, own_frame(frames_of(runs[rank], op)))
+            arrivals[rank] = NonFiniteArrival(rank, op, senders, find_own_frame(find_frames(runs[rank], op)))
     ordered: list[NonFiniteArrival] = [arrivals.pop(node.rank) for node in nodes if node.rank in arrivals]
     reached = {arrival.rank for arrival in ordered}
     while arrivals:
@@ -138,7 +138,7 @@ class _Describer:
         return NonFiniteCall(
             rank, number, op, origin, self._get_value(rank, line),
             argument if origin is NonFiniteOrigin.ARGUMENT else "",
-            node.reason.absent_ranks, infinity, run.construct.ancestors(op), own_frame(frames_of(run, op)),
+            node.reason.absent_ranks, infinity, run.construct.ancestors(op), find_own_frame(find_frames(run, op)),
             sum(
                 bool(self.values[rank].is_unknown[place]) and self._is_source(rank, place) for place in lines
             ),

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 import numpy as np
-from probe_diagnosis.collectives.calls import api_of
-from probe_diagnosis.judges.uninitialised import uninitialised_slots
+from probe_diagnosis.collectives.calls import find_api
+from probe_diagnosis.judges.uninitialized import find_uninitialized_slots
 from probe_diagnosis.timeline.order import is_move
 
 from probe_core.model import Kind, Record, Side, Slot
@@ -136,7 +136,7 @@ def mark_values(
 def _call(run: Run, rank: int, number: int, values: NonFinite, marks: Array) -> _Call:
     """Return a call, and mark the values that it overwrites."""
     record, first = run.record(number), run.values.starts[number]
-    overwritten = uninitialised_slots(record, rank)
+    overwritten = find_uninitialized_slots(record, rank)
     inputs: list[_Leaf] = []
     outputs: list[_Leaf] = []
     asked: set[str] = set()
@@ -211,7 +211,7 @@ def _follow_masks(calls: Iterable[_Call], result: Marks, elsewhere: Collection[P
                     else InfinitySource(call.record.key, is_argument=True)
                 )
                 sources[leaf.print] = origin
-            elif leaf.print in elsewhere and api_of(call.record.key) is not None:
+            elif leaf.print in elsewhere and find_api(call.record.key) is not None:
                 sources.setdefault(leaf.print, InfinitySource(call.record.key, is_argument=False))
             elif not is_passed_on and not (leaf.print in sources and is_module(call.record.key)):
                 computed.add(leaf.print)
@@ -245,7 +245,7 @@ def _is_absorbing(call: _Call, marks: Array) -> bool | None:
     Integers and truth values, such as those of a check for nan, show nothing. Communication passes values on
     to other ranks, whatever it returns on this one.
     """
-    if api_of(call.record.key) is not None:
+    if find_api(call.record.key) is not None:
         return False
     outputs = [slot for slot in call.record.slots if not slot.side.is_source]
     if not outputs or not call.is_known or any(True for _ in _iterate_harmful(call.outputs, marks)):

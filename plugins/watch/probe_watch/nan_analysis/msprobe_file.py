@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from probe_diagnosis.frames import frames_of
+from probe_diagnosis.frames import find_frames
 from probe_recording.api import DumpRun
 
 from probe_core.model import Kind, Record, Side, Slot
@@ -27,7 +27,7 @@ def create_content(analysis: NonFiniteAnalysis) -> dict[str, list[dict[str, Any]
                 "op_name": first.op,
                 "data_info": _read_fields(run, first.number),
                 "construct_info": [*reversed(first.modules), first.op],
-                "stack_info": list(frames_of(run, first.op)),
+                "stack_info": list(find_frames(run, first.op)),
             }
         )
     return content

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from probe_diagnosis.collectives.calls import api_of
+from probe_diagnosis.collectives.calls import find_api
 
 from probe_core.errors import format_count, format_list
 from probe_watch.nan_analysis.findings import NonFiniteAnalysis, NonFiniteArrival, NonFiniteCall, NonFiniteOrigin
@@ -85,7 +85,7 @@ def _step_of_path(arrival: NonFiniteArrival) -> str:
     if arrival.senders:
         name = "rank" if len(arrival.senders) == 1 else "ranks"
         return f"rank {arrival.rank} receives it from {name} {format_list(arrival.senders)} by {arrival.op}{where}"
-    if api_of(arrival.op) is not None:
+    if find_api(arrival.op) is not None:
         return f"rank {arrival.rank} receives it by {arrival.op}{where}"
     return f"rank {arrival.rank} has its first such value in {arrival.op}{where}"
 

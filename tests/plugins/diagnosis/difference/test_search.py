@@ -240,7 +240,7 @@ def test_gradients_of_a_rank_that_learnt_of_a_fault() -> None:
 
 
 def test_a_gradient_that_is_zero_in_theory_beside_others() -> None:
-    """The gradient of a bias in front of a normalisation is rounding of sums as large as the weight's gradient."""
+    """The gradient of a bias in front of a normalization is rounding of sums as large as the weight's gradient."""
     taken = value(0.3, scale=1e-4)
     weight, bias = value(0.3), value(FAULT, scale=1e-5)
     backward = op("Functional.conv2d.0.backward", [taken], [weight, bias])

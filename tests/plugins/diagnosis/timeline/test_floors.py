@@ -21,7 +21,7 @@ NORM, ROUNDED = "Functional.layer_norm.0.backward", "float16"
 NOISE = load_thresholds("drift")["noise"]
 LONG = 4096
 """Number of summands up to which the constants of all classes but one hold."""
-CONSTANT = [name for name in load_floors()["apis"] if name != "normalisation_backward"]
+CONSTANT = [name for name in load_floors()["apis"] if name != "normalization_backward"]
 
 
 def test_the_data_are_of_the_classes_and_lengths_that_are_calibrated() -> None:
@@ -49,7 +49,7 @@ def test_the_constants_are_above_what_was_measured(name: str, kind: str) -> None
 
 
 def test_floors_grow_with_the_length_up_to_a_ceiling() -> None:
-    name = "normalisation_backward"
+    name = "normalization_backward"
     lengths = (1, 100, 5000, 2**16, 2**20)
     floors = [find_floor(name, "float32", length) for length in lengths]
     assert floors == sorted(floors) and floors[1] == find_floor(name, "float32", 256)
@@ -62,7 +62,7 @@ def test_floors_grow_with_the_length_up_to_a_ceiling() -> None:
 @pytest.mark.parametrize(
     ("op", "name"),
     [
-        ("Functional.layer_norm.0.backward", "normalisation_backward"), ("Torch.sum.12.forward", "reduction"),
+        ("Functional.layer_norm.0.backward", "normalization_backward"), ("Torch.sum.12.forward", "reduction"),
         ("Tensor.__matmul__.0.backward", "matmul"), ("Torch.sum.0.backward", ""), ("Torch.exp.0.forward", ""),
         ("Module.sum.Linear.forward.0", ""), ("Functional.embedding.0.backward", ""), ("", ""),
     ],

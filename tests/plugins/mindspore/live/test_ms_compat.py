@@ -40,10 +40,10 @@ def test_nodes_of_the_graph_2_10() -> None:
         assert len({compat.get_identity(node) for node in nodes}) == 1
         assert [compat.get_output_index(part) for part in parts] == [0, 1, 2]
         ((product, place),) = [edge for edge in compat.list_edges(nodes[0]) if edge[0] is not None]
-        assert place == 0 and compat.number_of(nodes[0]) > compat.number_of(product) > 0
+        assert place == 0 and compat.get_node_number(nodes[0]) > compat.get_node_number(product) > 0
         ends = [compat.get_identity(node) for node, _ in compat.list_edges(product)]
         assert ends == [compat.get_identity(compat.get_node(x)), compat.get_identity(compat.get_node(weight))]
-        assert compat.number_of(compat.get_node(x)) == compat.number_of(compat.get_node(weight)) == 0
+        assert compat.get_node_number(compat.get_node(x)) == compat.get_node_number(compat.get_node(weight)) == 0
         return True
 
     assert seen(look)

@@ -14,7 +14,7 @@ ms = pytest.importorskip("mindspore")
 import mindspore.ops.operations as P  # noqa: E402
 from mindspore import Tensor, ops  # noqa: E402
 from mindspore.ops.operations import _inner_ops  # noqa: E402
-from probe_mindspore.capture.drawing_primitives import PrimitiveSeeds, find_seeds  # noqa: E402
+from probe_mindspore.capture.random_primitives import PrimitiveSeeds, find_seeds  # noqa: E402
 
 ms.runtime.launch_blocking()
 X = Tensor(np.ones((40, 3), np.float32))

@@ -13,7 +13,7 @@ from probe_pytorch.capture import callers
 from probe_pytorch.capture.callers import wrap_with_caller
 from probe_recording import sites
 from probe_recording.api import stack_of
-from probe_recording.sites import STAND_IN, Stack, lines_of
+from probe_recording.sites import STAND_IN, Stack, list_stack_lines
 
 try:
     from probe_pytorch import _frames
@@ -34,7 +34,7 @@ def collect_stacks() -> tuple[Stack, Stack, Stack]:
 def test_stack_of_returns_the_stack_that_python_collects(depth: int) -> None:
     first, second, python = run_deep(depth, collect_stacks)
     assert first is second and first is python
-    assert len(first) > 2 * depth and "run_deep" in lines_of(first)[0]
+    assert len(first) > 2 * depth and "run_deep" in list_stack_lines(first)[0]
 
 
 def names_of_frames() -> list[tuple[str, str, int | None]]:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from probe_pytorch.capture.conditions import TorchConditions
-from probe_pytorch.generators import draws_since, may_draw, read_states
+from probe_pytorch.generators import find_draws, may_draw, read_states
 from support.runs.recording import Recording, recording
 from torch import nn
 from torch.nn import functional as F
@@ -195,4 +195,4 @@ def test_devices_in_use_have_their_own_generators(monkeypatch: pytest.MonkeyPatc
     assert capture.collect_seeds() | {"torch": 0} == {"torch": 0, "npu:0": 3, "npu:1": 4}
     before = read_states()
     torch.rand(2, generator=device.default_generators[1])
-    assert [draw.generator for draw in draws_since("Functional.dropout.0.forward", before)] == ["npu:1"]
+    assert [draw.generator for draw in find_draws("Functional.dropout.0.forward", before)] == ["npu:1"]

@@ -41,7 +41,7 @@ def copied(*args: Any, is_writing: bool = False, limit: int = LIMIT) -> CallCopy
 
 
 def built(copy: CallCopy, raising: DtypeConversion = DtypeConversion()) -> list[Any]:  # noqa: B008
-    return copy.build_arguments(raising, frozenset(), [str(i) for i in range(len(copy.args))])[0]
+    return copy.create_arguments(raising, frozenset(), [str(i) for i in range(len(copy.args))])[0]
 
 
 @every("make", TENSORS.values(), [*TENSORS])
@@ -114,7 +114,7 @@ def test_devices_and_dtypes_are_those_of_the_reference() -> None:
 
 def test_listed_arguments_keep_their_dtype() -> None:
     copy = copied(torch.randn(2), [torch.randn(2)])
-    (first, second), _ = copy.build_arguments(RAISED, frozenset({"state_steps"}), ["self", "state_steps"])
+    (first, second), _ = copy.create_arguments(RAISED, frozenset({"state_steps"}), ["self", "state_steps"])
     assert first.dtype is torch.float64 and second[0].dtype is torch.float32
 
 

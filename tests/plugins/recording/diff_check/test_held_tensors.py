@@ -49,11 +49,11 @@ class DeviceSession:
         self.stored[name] = tensor.copy()
         return name + self.suffix
 
-    def record(self, held: HeldTensors, key: str, tensor: Any, *, fleeting: bool = False) -> Entry:
+    def record(self, held: HeldTensors, key: str, tensor: Any, *, may_change: bool = False) -> Entry:
         """Record a call that returns a tensor, as a call recorder does."""
         leaf = TensorLeaf("torch.Tensor", "torch.float64", list(tensor.shape), False)
         self.pending.append((leaf, float(tensor.max())))
-        save = held.save_for(key, fleeting)
+        save = held.save_for(key, may_change)
         if save is not None:
             leaf.data_name = save(f"{key}.output.0", tensor)
         entry = Entry(key, {"output": [leaf]})

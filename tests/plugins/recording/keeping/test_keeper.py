@@ -18,7 +18,7 @@ from probe_recording.keeping.readings import QuantityName, QuantityReading
 from probe_recording.keeping.setting_change import SettingChange, find_setting_change
 from probe_recording.keeping.step_memory import MemoryDirectory, StepRing, StoredStep
 from probe_recording.keeping.verdict_text import format_event
-from probe_recording.keeping.watched import SeriesKind, WatchedValue
+from probe_recording.keeping.watched_values import SeriesKind, WatchedValue
 from probe_recording.run_directory.directory import StepDirectory
 
 from probe_core.errors import UserError

@@ -9,7 +9,7 @@ import pytest
 import torch
 from probe_pytorch.values import TorchCollector
 from probe_recording.keeping.readings import PHASES, QuantityKind, iterate_statistics, list_readings
-from probe_recording.keeping.watched import MAX_SERIES, SeriesKind, collect_watched_values
+from probe_recording.keeping.watched_values import MAX_OBSERVED_LOSSES, SeriesKind, collect_watched_values
 from probe_recording.step_facts.step_phases import StepPhases
 
 NAN, INF = math.nan, math.inf
@@ -110,9 +110,9 @@ def test_losses_are_divided_by_the_scale_of_a_gradient_scaler() -> None:
 
 def test_many_losses_are_watched_as_their_mean() -> None:
     step_phases = StepPhases()
-    for number in range(MAX_SERIES + 1):
+    for number in range(MAX_OBSERVED_LOSSES + 1):
         step_phases.add("loss").values["loss.0"] = leaf(float(number))
-    assert series(step_phases) == [("loss", 0, MAX_SERIES / 2)]
+    assert series(step_phases) == [("loss", 0, MAX_OBSERVED_LOSSES / 2)]
 
 
 def test_gradients_that_are_not_finite_make_the_norm_nan() -> None:

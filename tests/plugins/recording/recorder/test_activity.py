@@ -91,7 +91,7 @@ def test_activity_is_silent_in_a_process_that_is_not_selected() -> None:
         (activity(starts=0), Position(), "start() was never called"),
         (activity(level="debug", starts=0), Position(), "save() was never called"),
         (with_calls({}, task="overflow_check"), Position(), "nan or an infinity"),
-        (with_calls({}), Position(), "nothing that level L1 records"),
+        (with_calls({}), Position(), "no call that level L1 records"),
         (with_calls({}), Position(has_compiled_code=True), "TORCH_COMPILE_DISABLE"),
         (with_calls(CALLS, {"scope": ["Torch.a.0.forward", "Torch.b.0.forward"]}), Position(), '"scope"'),
         (with_calls(CALLS, {"data_mode": ["backward"]}), Position(), "no backward pass"),

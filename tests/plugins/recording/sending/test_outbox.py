@@ -156,6 +156,6 @@ def test_a_call_becomes_a_frame() -> None:
     outbox.put(3, "a.0.forward", {"input_args": []}, [SentTensor("x", "uint8", (2,), b"ab")], 0)
     call = outbox.take()
     assert call is not None
-    frame = parse_frame_file(b"".join(call.build_frame(5)))
+    frame = parse_frame_file(b"".join(call.create_frame(5)))
     assert frame.head == {"seq": 0, "step": 3, "rank": 5, "name": "a.0.forward", "fields": {"input_args": []}}
     assert bytes(frame.body).endswith(b"ab")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from probe_matching.user_maps import api_entries
+from probe_matching.user_maps import create_api_entries
 from probe_precheck.settings import parse_settings
 from probe_pytorch.debugger import PrecisionDebugger
 from probe_ranks.command.run_paths import COMPARE_FILE_KEYS, parse_run_paths
@@ -420,7 +420,7 @@ def test_no_unrelated_name_is_suggested_anywhere(name: str) -> None:
     refusals = (
         lambda: parse_run_paths({name: 1}, "it", {key: key for key in COMPARE_FILE_KEYS}),
         lambda: parse_settings({name: 1}, "it"),
-        lambda: api_entries([{"ms_api": "a", "pt_api": "b", name: 1}], "it"),
+        lambda: create_api_entries([{"ms_api": "a", "pt_api": "b", name: 1}], "it"),
     )
     for refuse in refusals:
         with pytest.raises(UserError) as caught:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 from probe_recording.api import belongs_to_recorder, stack_of
-from probe_recording.sites import lines_of
+from probe_recording.sites import list_stack_lines
 from torch import nn
 
 from probe_check.monitor.names import Namer
@@ -77,7 +77,7 @@ class StackHooks(TrainingHooks):
     def _note(self, name: str) -> None:
         if self._is_active() and name not in self._stacks:
             self._stacks[name] = "\n".join(
-                line for line in lines_of(stack_of(sys._getframe(3))) if MODULE_FILE not in line
+                line for line in list_stack_lines(stack_of(sys._getframe(3))) if MODULE_FILE not in line
             )
 
     def take(self) -> dict[str, str]:

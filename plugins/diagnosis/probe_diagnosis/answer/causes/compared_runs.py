@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 from probe_core.errors import format_count, format_list
 from probe_core.model.plan import Plan
 from probe_core.model.run import Run
-from probe_diagnosis.frames import entering_frame, frames_of, load_stacks, own_frame, own_frames
+from probe_diagnosis.frames import find_entering_frame, find_frames, find_own_frame, load_stacks, select_own_frames
 
 MAX_NAMED_OPERATORS = 5
 
@@ -43,23 +43,23 @@ class ComparedRuns:
 
         A backward call has the line of its forward call.
         """
-        return own_frame(self._find_frames(op, side))
+        return find_own_frame(self._find_frames(op, side))
 
     def list_own_frames(self, op: str, side: int = 0) -> list[str]:
         """Return the frames of an op outside framework and recorder, innermost first."""
-        return [*own_frames(self._find_frames(op, side))]
+        return [*select_own_frames(self._find_frames(op, side))]
 
     def find_entering_line(self, op: str, side: int = 0) -> str:
         """Return the line that calls the model or the API around an op; empty if not recorded."""
-        return entering_frame(self._find_frames(op, side))
+        return find_entering_frame(self._find_frames(op, side))
 
     def _find_frames(self, op: str, side: int) -> tuple[str, ...]:
         run = self.both[side]
-        frames = frames_of(run, op)
+        frames = find_frames(run, op)
         if not frames and not self._tried[side]:
             self._tried[side] = True
             load_stacks(run, self._paths[side])
-            frames = frames_of(run, op)
+            frames = find_frames(run, op)
         return frames
 
     def list_modules(self, op: str, side: int = 0) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from enum import Enum
 from probe_core.model import Reason
 from probe_core.model.answers import Answer, Finding, Outcome
 from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
-from probe_diagnosis.conditions.condition_sentences import condition_sentence, create_conditions, describe_generators
+from probe_diagnosis.conditions.condition_sentences import create_conditions, describe_condition, describe_generators
 from probe_diagnosis.conditions.differences import (
     ConditionDifference,
     ConditionKind,
@@ -229,7 +229,7 @@ class ConditionCauses:
 
     def _create_batch_finding(self, cause: Finding, batch: ConditionDifference) -> Finding:
         """Return the finding on a batch that differs, and on the random states that differ, too."""
-        clause = condition_sentence(batch)
+        clause = describe_condition(batch)
         if self._random:
             clause += f"; {describe_generators(*self._random)}, too"
         more = f"; {cause.op} {cause.brief or cause.reason.detail}"

@@ -27,18 +27,18 @@ OUTCOME_PHRASES = {
 
 
 def merge_answers(
-    answers: Mapping[str, Answer], causes: Sequence[Finding], failed: int, *, multi_rank: bool = False,
+    answers: Mapping[str, Answer], causes: Sequence[Finding], failed: int, *, is_multi_rank: bool = False,
     later: Collection[str] = (),
 ) -> Answer:  # fmt: skip
-    """Return the verdict on all ranks; of a single comparison, its own.
+    """Return the verdict on all ranks. A single comparison keeps its own verdict.
 
     Args:
         answers: The verdict on each rank that was compared, by the names of step and rank.
         causes: The causes over all ranks, in the order of cause and effect.
         failed: Number of ranks that could not be compared.
-        multi_rank: True if they are of several ranks, not only of several steps.
-        later: The names of comparisons of steps after the first one that diverged. They add no notes, because
-            what differs in them may follow from that step.
+        is_multi_rank: True if the comparisons are of several ranks, not only of several steps.
+        later: The names of comparisons of steps after the first step that diverged. They add no notes, because
+            their differences may follow from that step.
     """
     ranks = list(answers.values())
     count = len(answers) + failed
@@ -50,19 +50,18 @@ def merge_answers(
     outcome = max((answer.outcome for answer in ranks), key=OUTCOMES_BY_SEVERITY.index)
     if failed and outcome is Outcome.AGREE:
         outcome = Outcome.CANNOT_TELL
-    names_with_outcome = [name for name, answer in answers.items() if answer.outcome is outcome]
+    decisive_answers = {name: answer for name, answer in answers.items() if answer.outcome is outcome}
     if outcome is Outcome.DIVERGED and causes:
-        text = format_first_line(causes[0], multi_rank=multi_rank)
+        text = format_first_line(causes[0], is_multi_rank=is_multi_rank)
     elif outcome is Outcome.AGREE:
-        text = _describe_agreement(ranks, causes, coverage, baseline_counts, reference, multi_rank=multi_rank)
-    elif names_with_outcome:
-        name = names_with_outcome[0]
-        text = f"{name}: {answers[name].text}" if name else answers[name].text
+        text = _describe_agreement(ranks, causes, coverage, baseline_counts, reference, is_multi_rank=is_multi_rank)
     else:
-        text = f"{failed} of {count} comparisons did not finish; the others agree"
-    if names_with_outcome:
-        text += f" ({len(names_with_outcome)} of {count} comparisons {OUTCOME_PHRASES[outcome]})"
-    decisive = answers[names_with_outcome[0]] if names_with_outcome else ranks[0]
+        text = (
+            _quote_first_answer(decisive_answers) or f"{failed} of {count} comparisons did not finish; the others agree"
+        )
+    if decisive_answers:
+        text += f" ({len(decisive_answers)} of {count} comparisons {OUTCOME_PHRASES[outcome]})"
+    decisive = next(iter(decisive_answers.values()), ranks[0])
     counted_values = CoverageTally(both=coverage.recorded, lacking=Counter(coverage.excused))
     named = {cause.op for cause in causes}
     decisive_steps = decisive.next if not causes or any(candidate.op in named for candidate in decisive.causes) else ()
@@ -72,9 +71,16 @@ def merge_answers(
     missing = _merge_missing(ranks, coverage.excused)
     return Answer(
         outcome, text, tuple(causes), coverage, missing, steps, notes, baseline_counts, reference=reference,
-        conditions=_merge_conditions(relevant_answers, multi_rank=multi_rank),
+        conditions=_merge_conditions(relevant_answers, is_multi_rank=is_multi_rank),
         unknown_conditions=_merge_unknown_conditions(ranks),
     )  # fmt: skip
+
+
+def _quote_first_answer(answers: Mapping[str, Answer]) -> str:
+    """Return the text of the first answer with the name of its comparison; empty without answers."""
+    for name, answer in answers.items():
+        return f"{name}: {answer.text}" if name else answer.text
+    return ""
 
 
 def _sum_coverage(ranks: Sequence[Answer]) -> Coverage:
@@ -91,14 +97,14 @@ def _sum_coverage(ranks: Sequence[Answer]) -> Coverage:
 
 def _describe_agreement(
     ranks: Sequence[Answer], causes: Sequence[Finding], coverage: Coverage, baseline_counts: Mapping[str, Any],
-    reference: Mapping[str, Any], *, multi_rank: bool,
+    reference: Mapping[str, Any], *, is_multi_rank: bool,
 ) -> str:  # fmt: skip
     tally = CoverageTally(
         compared=coverage.compared, equal=coverage.equal, lacking=Counter(coverage.excused),
         other_arguments=coverage.other_arguments,
     )  # fmt: skip
     notes = [note for answer in ranks for note in answer.notes]
-    return describe_agreement(tally, causes, notes, baseline_counts, reference, multi_rank=multi_rank)
+    return describe_agreement(tally, causes, notes, baseline_counts, reference, is_multi_rank=is_multi_rank)
 
 
 def _merge_notes(
@@ -121,7 +127,7 @@ def _merge_notes(
     return tuple(notes)
 
 
-def _merge_conditions(answers: Mapping[str, Answer], *, multi_rank: bool) -> tuple[Condition, ...]:
+def _merge_conditions(answers: Mapping[str, Answer], *, is_multi_rank: bool) -> tuple[Condition, ...]:
     """Return the conditions that differ in any comparison, each as the first of them states it.
 
     A condition that differs on some ranks only names the first of them.
@@ -130,7 +136,7 @@ def _merge_conditions(answers: Mapping[str, Answer], *, multi_rank: bool) -> tup
     for answer in answers.values():
         for condition in answer.conditions:
             groups.setdefault((condition.kind, condition.name), []).append(condition)
-    count = len({name.rpartition("/")[2] for name in answers}) if multi_rank else 1
+    count = len({name.rpartition("/")[2] for name in answers}) if is_multi_rank else 1
     return tuple(sort_by_effect(_merge_equal_conditions(group, count) for group in groups.values()))
 
 

@@ -117,7 +117,7 @@ def build_overall_answer(compared: AllResults) -> Answer | None:
     causes = list(_find_causes(compared)) if len(compared.pairing.pairs) > 1 else []
     failed = len(compared.pairing.pairs) - len(answers)
     later = _find_later_comparisons(compared)
-    answer = merge_answers(answers, causes, failed, multi_rank=_has_ranks(compared), later=later)
+    answer = merge_answers(answers, causes, failed, is_multi_rank=_has_ranks(compared), later=later)
     pairs = compared.pairing.pairs
     if len(pairs) > 1:
         answer = state_same_files(answer, pairs)

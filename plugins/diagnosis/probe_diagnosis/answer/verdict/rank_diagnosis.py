@@ -119,12 +119,12 @@ class RankDiagnosis:
             facts.tally,
             notes=[*self._iterate_notes(selection)],
             doubt=doubt,
-            interrupted=self.is_interrupted,
+            is_interrupted=self.is_interrupted,
             unfinished=self._describe_gaps(step_phases),
             baseline_counts=baseline,
             reference=reference,
             advice=self._advise(() if rank_causes.has_origin else selection.reported, named, may_decide),
-            multi_rank=self.is_multi_rank,
+            is_multi_rank=self.is_multi_rank,
         )
         if answer.outcome is Outcome.AGREE:
             answer = replace(answer, notes=(*answer.notes, *describe_one_sided_blocks(facts, runs)))

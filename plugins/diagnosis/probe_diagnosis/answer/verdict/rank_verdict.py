@@ -34,12 +34,12 @@ def build_rank_answer(
     *,
     notes: Sequence[Note] = (),
     doubt: str = "",
-    interrupted: bool = False,
+    is_interrupted: bool = False,
     unfinished: Sequence[str] = (),
     baseline_counts: Mapping[str, Any] | None = None,
     reference: Mapping[str, Any] | None = None,
     advice: Sequence[str] = (),
-    multi_rank: bool = False,
+    is_multi_rank: bool = False,
 ) -> Answer:
     """Return the verdict on one rank.
 
@@ -49,24 +49,26 @@ def build_rank_answer(
         tally: The counts of values that were compared.
         notes: Statements on calls that differ without being causes.
         doubt: The reason why the causes do not show that the runs diverged; empty if they do.
-        interrupted: True if rows are missing because the comparison was interrupted.
+        is_interrupted: True if rows are missing because the comparison was interrupted.
         unfinished: Sentences on runs whose record is incomplete.
         baseline_counts: The counts of the baseline; None or empty without one.
         reference: The counts of the reference; None or empty without one.
         advice: Further steps to suggest.
-        multi_rank: True if the runs have several ranks, so that the sentence names this one.
+        is_multi_rank: True if the runs have several ranks, so that the sentence names this one.
     """
-    incomplete = (*unfinished, *((INTERRUPTED_CLAUSE,) if interrupted else ()))
+    incomplete = (*unfinished, *((INTERRUPTED_CLAUSE,) if is_interrupted else ()))
     coverage = tally.build_coverage()
-    outcome = _decide_outcome(causes, tally, doubt=doubt, interrupted=interrupted)
+    outcome = _decide_outcome(causes, tally, doubt=doubt, is_interrupted=is_interrupted)
     if outcome is Outcome.DIVERGED:
-        text = f"{format_first_line(causes[0], multi_rank=multi_rank)}{_describe_share(tally)}"
+        text = f"{format_first_line(causes[0], is_multi_rank=is_multi_rank)}{_describe_share(tally)}"
     elif outcome is Outcome.AGREE:
-        text = describe_agreement(tally, altered_calls, notes, baseline_counts, reference, multi_rank=multi_rank)
+        text = describe_agreement(tally, altered_calls, notes, baseline_counts, reference, is_multi_rank=is_multi_rank)
     elif outcome is Outcome.NOT_COMPARABLE:
         text = _describe_not_comparable(tally)
     else:
-        text = _describe_undecided(causes, tally, doubt=doubt, interrupted=interrupted, multi_rank=multi_rank)
+        text = _describe_undecided(
+            causes, tally, doubt=doubt, is_interrupted=is_interrupted, is_multi_rank=is_multi_rank
+        )
     if baseline_counts:
         notes = (*notes, Note(NoteKind.BASELINE, baseline.describe_baseline(baseline_counts)))
     if reference:
@@ -85,21 +87,21 @@ def build_rank_answer(
     )
 
 
-def _decide_outcome(causes: Sequence[Finding], tally: CoverageTally, *, doubt: str, interrupted: bool) -> Outcome:
+def _decide_outcome(causes: Sequence[Finding], tally: CoverageTally, *, doubt: str, is_interrupted: bool) -> Outcome:
     answer_limits = limits()
     if tally.share < answer_limits.comparable or (tally.tensors and not tally.tensors_compared):
         return Outcome.NOT_COMPARABLE
     if causes:
         return Outcome.CANNOT_TELL if doubt else Outcome.DIVERGED
-    if interrupted or tally.failing_at or tally.unexcused or tally.least_adjusted_share < answer_limits.enough:
+    if is_interrupted or tally.failing_at or tally.unexcused or tally.least_adjusted_share < answer_limits.enough:
         return Outcome.CANNOT_TELL
     return Outcome.AGREE
 
 
-def format_first_line(cause: Finding, *, multi_rank: bool) -> str:
+def format_first_line(cause: Finding, *, is_multi_rank: bool) -> str:
     """Return a short sentence on the first cause, without a period. The cause contains the full sentence."""
     where = f", at {shorten_frame(cause.where)}" if cause.where else ""
-    rank_clause = f"on rank {cause.rank}, " if multi_rank or cause.rank else ""
+    rank_clause = f"on rank {cause.rank}, " if is_multi_rank or cause.rank else ""
     step_clause = f"in {cause.step}, " if cause.step else ""
     subjects = {phase_comparison.KIND: PHASES_INTRO, CauseKind.CONDITION.value: "", CauseKind.NOT_RESTORED.value: ""}
     subject = subjects.get(cause.reason.code, f"{cause.op} ")
@@ -120,7 +122,7 @@ def describe_agreement(
     baseline_counts: Mapping[str, Any] | None = None,
     reference: Mapping[str, Any] | None = None,
     *,
-    multi_rank: bool,
+    is_multi_rank: bool,
 ) -> str:
     """Return the sentence on runs that agree.
 
@@ -130,7 +132,7 @@ def describe_agreement(
         notes: Statements on calls that differ without being causes.
         baseline_counts: The counts of the baseline; None or empty without one.
         reference: The counts of the reference; None or empty without one.
-        multi_rank: True if there are several ranks, so that the sentence names the rank of a call.
+        is_multi_rank: True if there are several ranks, so that the sentence names the rank of a call.
     """
     parts = _describe_agreeing_values(tally, notes, baseline_counts, reference)
     omitted_values = [
@@ -149,7 +151,7 @@ def describe_agreement(
     if altered_calls:
         count = len(altered_calls)
         calls = "1 call was" if count == 1 else f"{count} calls were"
-        rank = f" on rank {altered_calls[0].rank}" if multi_rank else ""
+        rank = f" on rank {altered_calls[0].rank}" if is_multi_rank else ""
         parts.append(f"{calls} made differently{_name_first(count, f'{altered_calls[0].op}{rank}')}")
     return "; ".join(parts)
 
@@ -202,12 +204,12 @@ def _describe_not_comparable(tally: CoverageTally) -> str:
 
 
 def _describe_undecided(
-    causes: Sequence[Finding], tally: CoverageTally, *, doubt: str, interrupted: bool, multi_rank: bool
+    causes: Sequence[Finding], tally: CoverageTally, *, doubt: str, is_interrupted: bool, is_multi_rank: bool
 ) -> str:
-    if interrupted:
+    if is_interrupted:
         return "the comparison was interrupted; all values that were compared until then agree"
     if causes and doubt:
-        return f"{format_first_line(causes[0], multi_rank=multi_rank)}; {doubt}"
+        return f"{format_first_line(causes[0], is_multi_rank=is_multi_rank)}; {doubt}"
     if tally.failing_at:
         return (
             f"{_describe_errors(tally)} by the rule of the table, although no value differs by more than rounding "

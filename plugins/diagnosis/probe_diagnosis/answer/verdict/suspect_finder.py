@@ -32,11 +32,11 @@ from probe_diagnosis.answer.references.reference import ReferenceRun, consider_r
 from probe_diagnosis.answer.references.same_files import state_same_files
 from probe_diagnosis.answer.verdict.rank_diagnosis import RankDiagnosis
 from probe_diagnosis.difference.nodes import RankHistory
-from probe_diagnosis.frames import own_frame
+from probe_diagnosis.frames import find_own_frame
 from probe_diagnosis.precision.signature import raise_noise
 from probe_diagnosis.resume.findings import create_resume_findings
 from probe_diagnosis.timeline.compared_calls import ValueComparison
-from probe_diagnosis.timeline.evidence import evidence_texts
+from probe_diagnosis.timeline.evidence import format_evidence_texts
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.value_table import ValueTable
 
@@ -265,10 +265,10 @@ def _find_failure(batch: RowBatch, number: int, table: ValueTable) -> Suspect | 
     for row, value in zip(rows, values):
         if row.verdict.failed and not _follows_from_rounding(rows, values, row):
             module = op.ancestors[0] if op.ancestors else ""
-            where = own_frame(next((sibling.stack for sibling in rows if sibling.stack), ()))
+            where = find_own_frame(next((sibling.stack for sibling in rows if sibling.stack), ()))
             return Suspect(
                 op.key, row.pair.name, row.pair.side, value.position, row.verdict.level,
-                "; ".join(evidence_texts(row.verdict)), module, where,
+                "; ".join(format_evidence_texts(row.verdict)), module, where,
             )  # fmt: skip
     return None
 

@@ -1,4 +1,4 @@
-"""Definitions of normalisations (docs/standards.md#fused-operators)."""
+"""Definitions of normalizations (docs/standards.md#fused-operators)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from probe_pytorch.precheck.references.checks import check
 
 
 def npu_rms_norm(x: Tensor, gamma: Tensor, epsilon: float = 1e-6) -> tuple[Tensor, Tensor]:
-    """Return x·rstd·γ and rstd = (mean(x²) + ε)^(−1/2), with the mean over the axes of γ, the last of ``x``.
+    """Return x·rstd·γ and rstd = (mean(x²) + ε)^(−1/2), with the mean over the last axes of ``x``.
 
-    rstd has length 1 along those axes. The default of ε is 1e-6, as in the operator's documentation (msprobe
-    8.3 uses 1e-5). The gradient of γ is summed to the shape of γ, as by the operator; in msprobe 8.3 it is as
-    large as ``x``.
+    These are the axes of γ; rstd has length 1 along them. The default of ε is 1e-6, as in the operator's
+    documentation (msprobe 8.3 uses 1e-5). The gradient of γ is summed to the shape of γ, as by the operator; in
+    msprobe 8.3 it has the shape of ``x``.
 
     Raises:
         ValueError: The shape of ``x`` does not end with the shape of γ.
@@ -24,7 +24,7 @@ def npu_rms_norm(x: Tensor, gamma: Tensor, epsilon: float = 1e-6) -> tuple[Tenso
     axes = gamma.dim()
     check(
         0 < axes <= x.dim() and x.shape[-axes:] == gamma.shape,
-        f"gamma has shape {tuple(gamma.shape)}, which is not how the shape {tuple(x.shape)} of x ends.",
+        f"gamma has the shape {tuple(gamma.shape)}; the shape {tuple(x.shape)} of x must end with it.",
     )
     rstd = torch.rsqrt(x.square().mean(tuple(range(-axes, 0)), keepdim=True) + epsilon)
     return x * rstd * gamma, rstd
@@ -49,7 +49,7 @@ def npu_layer_norm_eval(
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
     check(
         bool(shape) and tuple(x.shape[-len(shape) :]) == shape,
-        f"normalized_shape is {shape}, which is not how the shape {tuple(x.shape)} of x ends.",
+        f"normalized_shape is {shape}; the shape {tuple(x.shape)} of x must end with it.",
     )
     for name, tensor in (("weight", weight), ("bias", bias)):
         check(
@@ -65,7 +65,7 @@ def npu_group_norm_silu(
     """Return SiLU of the group norm of ``x`` (N, C, …), and mean and rstd of the groups, each (N, group).
 
     Raises:
-        ValueError: C is no multiple of ``group``, or weight or bias is not of shape (C,).
+        ValueError: C is not a multiple of ``group``, or weight or bias is not of shape (C,).
     """
     check(x.dim() >= 2, f"x has shape {tuple(x.shape)}, but needs the dimensions (N, C, …).")
     batch, channels = x.shape[:2]

@@ -11,7 +11,7 @@ from probe_pytorch.precheck.references.checks import check, check_broadcasts
 def npu_rotary_mul(x: Tensor, r1: Tensor, r2: Tensor, rotary_mode: str = "half") -> Tensor:
     """Return r1·x + r2·x', where x' is ``x`` with its pairs rotated by 90 degrees.
 
-    A pair (a, b) becomes (−b, a). Its elements are half the last axis apart (``half``) or neighbours
+    A pair (a, b) becomes (−b, a). Its elements are half the last axis apart (``half``) or neighbors
     (``interleave``). The cosines ``r1`` and sines ``r2`` may have length 1 along any axis but the last; their
     gradients are summed over those axes.
 

@@ -228,7 +228,7 @@ def test_a_condition_of_one_rank_names_it() -> None:
     version = Condition("versions", "torch", "2.1", "2.2", "the version differs")
     answers = {f"step{step}/rank{rank}": answer(rank, version._replace(rank=rank), *([one._replace(rank=1)] * rank))
                for step in (0, 1) for rank in (0, 1)}  # fmt: skip
-    whole = merge_answers(answers, [], 0, multi_rank=True)
+    whole = merge_answers(answers, [], 0, is_multi_rank=True)
     assert [found.text for found in whole.conditions] == [
         "on rank 1, the variable differs",
         "the version differs",

@@ -126,7 +126,7 @@ def test_a_difference_that_grew_slowly(tmp_path: Path) -> None:
 
 
 def test_gradients_that_cancel_beside_those_of_their_module(tmp_path: Path) -> None:
-    """A bias in front of a normalisation has a gradient of zero, which rounding makes 1e-9."""
+    """A bias in front of a normalization has a gradient of zero, which rounding makes 1e-9."""
     gradients = [{"weight": [Y], "bias": [np.float32(1e-9) * noise]} for noise in (X, Z)]
     target, golden = (CHAIN | {"Module.m.Linear.parameters_grad": one} for one in gradients)
     found = answer(tmp_path, target, golden)

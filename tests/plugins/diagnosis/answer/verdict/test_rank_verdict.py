@@ -133,11 +133,11 @@ def test_rows_that_fail_by_the_rule_of_the_table() -> None:
 
 
 def test_an_interrupted_comparison() -> None:
-    answer = build_rank_answer([], [], tally(), interrupted=True)
+    answer = build_rank_answer([], [], tally(), is_interrupted=True)
     assert (
         answer.sentence == "CANNOT TELL: the comparison was interrupted; all values that were compared until then agree"
     )
-    answer = build_rank_answer([CAUSE], [], tally(), interrupted=True)
+    answer = build_rank_answer([CAUSE], [], tally(), is_interrupted=True)
     assert answer.outcome is Outcome.DIVERGED
     assert answer.missing == ("the comparison was interrupted before its end",)
 

@@ -106,7 +106,7 @@ def test_the_first_tensor_goes_by_three_names(name: str) -> None:
 X = torch.randn(2, 3, 4, 6)
 BAD: list[tuple[str, Arguments, str]] = [
     ("npu_rms_norm", ((X,), {}), "gamma"),
-    ("npu_rms_norm", ((X, torch.ones(5)), {}), r"gamma has shape \(5,\)"),
+    ("npu_rms_norm", ((X, torch.ones(5)), {}), r"gamma has the shape \(5,\)"),
     ("npu_rms_norm", ((X, torch.ones(6)), {"eps": 1.0}), "eps"),
     ("npu_layer_norm_eval", ((X, [5]), {}), r"normalized_shape is \(5,\)"),
     ("npu_layer_norm_eval", ((X, [6], torch.ones(4)), {}), "weight"),

@@ -7,11 +7,11 @@ from typing import Any
 import click
 
 from probe_core import console
-from probe_core.plugins.addresses import explain_unresolved
 from probe_core.plugins.blame import describe_fix
 from probe_core.plugins.manager import Manager, Plugin
 from probe_core.terminal.exit_codes import EXIT_FINISHED
 from probe_core.terminal.plugin_options import collect_option_actions
+from probe_ranks.command.addresses import explain_unresolved
 
 
 @click.command()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import zlib
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Union
 
@@ -41,7 +42,7 @@ def _get_array_type(size: int) -> type[ctypes.Array[ctypes.c_char]]:
     return ctypes.c_char * size
 
 
-def crc32(tensor: torch.Tensor) -> str:
+def compute_crc32(tensor: torch.Tensor) -> str:
     """Return the CRC-32 of the bytes in row-major order as 8 hex digits.
 
     msprobe calls this checksum ``md5``; see docs/formats.md#checksums.
@@ -51,14 +52,15 @@ def crc32(tensor: torch.Tensor) -> str:
 
 
 def format_crc32(checksum: int) -> str:
-    """Return 32 bits, as a number with or without sign, as 8 hex digits."""
+    """Return a 32-bit checksum, signed or unsigned, as 8 hex digits."""
     return f"{checksum & 0xFFFFFFFF:08x}"
 
 
-def xxh3(tensor: torch.Tensor) -> str:
+def compute_xxh3(tensor: torch.Tensor) -> str:
     """Return the 64-bit XXH3 hash (seed 0) of the bytes in row-major order as 16 hex digits."""
     host = copy_to_host(tensor)
     return f"{xxhash.xxh3_64_intdigest(view_bytes(host)):016x}"
 
 
-CHECKSUMS = {"md5": crc32, "xxh3": xxh3}
+CHECKSUMS: dict[str, Callable[[torch.Tensor], str]] = {"md5": compute_crc32, "xxh3": compute_xxh3}
+"""Functions by the names in the configuration; ``md5`` is the name that msprobe gives to a CRC-32."""

@@ -20,7 +20,7 @@ class DrawRule:
     Attributes:
         seeds: The arguments of its constructor that are seeds.
         input: The place of its seed among its inputs; None if it is not an input.
-        unseeded: The value of all seeds with which its kernel takes its seed from the operating system.
+        unseeded: The value that all seeds have if the kernel takes its seed from the operating system.
     """
 
     seeds: tuple[str, ...]
@@ -65,17 +65,18 @@ def find_seeds(primitive: Any, args: Sequence[Any]) -> PrimitiveSeeds | None:
     return PrimitiveSeeds(name, seeds, is_unseeded)
 
 
-_DRAWING: dict[tuple[type, str], bool] = {}
+_SEEDED_CLASSES: dict[tuple[type, str], bool] = {}
+"""Whether classes of primitives have seeds; the answer for a class is read from its first primitive."""
 
 
-def _has_seeds(kind: type, name: str, primitive: Any) -> bool:
+def _has_seeds(primitive_class: type, name: str, primitive: Any) -> bool:
     """Return True if the constructor of a primitive has arguments that are seeds."""
-    has_seeds = _DRAWING.get((kind, name))
+    has_seeds = _SEEDED_CLASSES.get((primitive_class, name))
     if has_seeds is None:
         attributes = compat.read_attributes(primitive)
         # a generator holds its seed as a tensor
         has_seeds = any(isinstance(attributes.get(seed), int) for seed in _load_default_rule().seeds)
-        _DRAWING[kind, name] = has_seeds
+        _SEEDED_CLASSES[primitive_class, name] = has_seeds
     return has_seeds
 
 

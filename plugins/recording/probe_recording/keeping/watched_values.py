@@ -11,8 +11,8 @@ from probe_recording.keeping.readings import SCALED_PHASES, TensorStatistics, it
 from probe_recording.step_facts.step_phases import StepPhase, StepPhases
 from probe_recording.values.leaves import Tree
 
-MAX_SERIES = 8
-"""Number of losses of a step that have a band each; of a step with more losses the mean is observed."""
+MAX_OBSERVED_LOSSES = 8
+"""Largest number of losses that are observed one by one. If a step has more, their mean is observed."""
 
 
 class SeriesKind(Enum):
@@ -47,18 +47,18 @@ def collect_watched_values(step_phases: StepPhases | None, passed_losses: Sequen
     """
     phases = step_phases.phases if step_phases is not None else []
     losses = [mean for tree in passed_losses if (mean := _find_mean(tree)) is not None] or _list_losses(phases)
-    if len(losses) > MAX_SERIES:
+    if len(losses) > MAX_OBSERVED_LOSSES:
         losses = [math.fsum(losses) / len(losses) if all(map(math.isfinite, losses)) else math.nan]
-    norms = _list_gradient_norms(phases)[:MAX_SERIES]
+    norms = _list_gradient_norms(phases)[:MAX_OBSERVED_LOSSES]
     return [
         *(WatchedValue(SeriesKind.LOSS, number, value) for number, value in enumerate(losses)),
         *(WatchedValue(SeriesKind.GRADIENT_NORM, number, value) for number, value in enumerate(norms)),
     ]
 
 
-def has_scaler(step_phases: StepPhases | None) -> bool:
+def has_scaler(step_phases: Sequence[StepPhase]) -> bool:
     """Return True if a gradient scaler unscaled gradients in the step."""
-    return step_phases is not None and any(step_phase.name == "unscaled" for step_phase in step_phases.phases)
+    return any(step_phase.name == "unscaled" for step_phase in step_phases)
 
 
 def _find_mean(tree: Tree) -> float | None:
@@ -81,11 +81,11 @@ def _list_losses(step_phases: Sequence[StepPhase]) -> list[float]:
 
 
 def _list_gradient_norms(step_phases: Sequence[StepPhase]) -> list[float]:
-    """Return the norm of all gradients of each optimizer, before they were clipped if that is known.
+    """Return the norm of all gradients of each optimizer, preferably the norm before clipping.
 
-    With a gradient scaler, which skips a step whose gradients overflow, such gradients are left out.
+    A gradient scaler skips steps whose gradients overflow; their norms are left out.
     """
-    is_scaled = any(step_phase.name == "unscaled" for step_phase in step_phases)
+    is_scaled = has_scaler(step_phases)
     norms = [
         abs(measured.norm)
         for step_phase in step_phases
@@ -93,20 +93,21 @@ def _list_gradient_norms(step_phases: Sequence[StepPhase]) -> list[float]:
         for measured in iterate_statistics(step_phase.values.get("total_norm"))
         if measured.norm is not None and (math.isfinite(measured.norm) or not is_scaled)
     ]
-    if len(norms) > MAX_SERIES:  # each parameter is clipped by its own norm
+    if len(norms) > MAX_OBSERVED_LOSSES:  # each parameter is clipped by its own norm
         return [math.hypot(*norms)]
     if not norms:
         applied = [step_phase for step_phase in step_phases if step_phase.name == "applied"]
         if not applied and not is_scaled:
-            applied = _last_gradients(step_phases)
+            applied = _find_last_gradients(step_phases)
         norms = [norm for step_phase in applied if (norm := _compute_norm(step_phase)) is not None]
     return norms
 
 
-def _last_gradients(step_phases: Sequence[StepPhase]) -> list[StepPhase]:
+def _find_last_gradients(step_phases: Sequence[StepPhase]) -> list[StepPhase]:
     """Return the gradients of the last backward pass of a step in which no optimizer stepped."""
-    phase = next((p for p in reversed(SCALED_PHASES) if any(step_phase.name == p for step_phase in step_phases)), "")
-    return [step_phase for step_phase in step_phases if step_phase.name == phase][-1:]
+    names = {step_phase.name for step_phase in step_phases}
+    last_name = next((name for name in reversed(SCALED_PHASES) if name in names), "")
+    return [step_phase for step_phase in step_phases if step_phase.name == last_name][-1:]
 
 
 def _compute_norm(step_phase: StepPhase) -> float | None:

@@ -1,10 +1,10 @@
-"""A judge for uninitialised memory: outputs of ``empty``, buffers to receive into, overwritten arguments.
+"""A judge for uninitialized memory: outputs of ``empty``, buffers to receive into, overwritten arguments.
 
-Such values differ from run to run without meaning anything. A value counts as uninitialised if
+Such values differ from run to run without meaning anything. A value counts as uninitialized if
 
 * an API returns it that only allocates memory, such as ``empty``,
 * an API overwrites it without reading it, such as the first argument of ``copy_``, or
-* the same pair of values was uninitialised before, and passed through APIs that had no other input.
+* the same pair of values was uninitialized before, and passed through APIs that had no other input.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ from probe_core.model import (
 from probe_core.model.batches import RowBatch
 from probe_core.model.columns import Array
 from probe_core.store.names import get_api_name
-from probe_diagnosis.collectives.calls import Flow, api_of, is_buffer, parse_call
+from probe_diagnosis.collectives.calls import Flow, find_api, is_buffer, parse_call
 from probe_diagnosis.judges.batch_judge import judge_each
 
-NOT_COMPUTED = Reason("evidence", "uninitialised memory, or overwritten before it is read")
+NOT_COMPUTED = Reason("evidence", "uninitialized memory, or overwritten before it is read")
 """Evidence in the verdict of a value that was not computed."""
 
 MAX_REMEMBERED_PAIRS = 4096
-"""Largest number of uninitialised pairs that are remembered; the oldest is forgotten first."""
+"""Largest number of uninitialized pairs that are remembered; the oldest is forgotten first."""
 
 
 @cache
 def _load_sections() -> dict[str, Any]:
-    sections: dict[str, Any] = load_yaml(__package__, "uninitialised.yaml")
+    sections: dict[str, Any] = load_yaml(__package__, "uninitialized.yaml")
     return sections
 
 
 @cache
 def _load_apis() -> dict[str, frozenset[str]]:
-    """Return the sections of ``uninitialised.yaml``: names of APIs by what they do to memory.
+    """Return the sections of ``uninitialized.yaml``: names of APIs by what they do to memory.
 
-    ``all`` contains all names that may be those of calls with uninitialised values.
+    ``all`` contains all names that may be those of calls with uninitialized values.
     """
     apis = {section: frozenset(names) for section, names in _load_sections().items()}
     names = apis["creates"] | apis["overwrites"] | apis["overwrites_a_part"] | apis["fills_a_part"]
@@ -67,20 +67,20 @@ def _find_partly_filled(name: str) -> tuple[str, str]:
     return (str(positions[0]), str(positions[1])) if positions else ("", "")
 
 
-def uninitialised_slots(record: Record, rank: int) -> frozenset[int]:
-    """Return the places of uninitialised and overwritten values among the slots of one record.
+def find_uninitialized_slots(record: Record, rank: int) -> frozenset[int]:
+    """Return the places of uninitialized and overwritten values among the slots of one record.
 
-    Uninitialised memory that passed through earlier calls is not recognised.
+    Uninitialized memory that passed through earlier calls is not recognized.
     """
     unmeasured = Verdict(Level.SKIP, "")
     rows = [Row(Pair(slot, None), record.key, {}, unmeasured) for slot in record.slots]
-    return UninitialisedJudge().find_uninitialised(record.key, rows, rank)
+    return UninitializedJudge().find_uninitialized(record.key, rows, rank)
 
 
-class UninitialisedJudge:
-    """Judge that skips uninitialised values.
+class UninitializedJudge:
+    """Judge that skips uninitialized values.
 
-    Ops must be judged in the order of the run, because uninitialised values are recognised when a later call
+    Ops must be judged in the order of the run, because uninitialized values are recognized when a later call
     takes them in. The numbers and labels of a skipped row stay in the table.
     """
 
@@ -89,7 +89,7 @@ class UninitialisedJudge:
         self._known: dict[Any, None] = {}
 
     def judge_batch(self, batch: RowBatch) -> Mapping[int, Ruling]:
-        """Return a ruling that skips the row, for each uninitialised value."""
+        """Return a ruling that skips the row, for each uninitialized value."""
         is_doubtful = np.zeros(len(batch), bool)  # values that agree need no excuse
         for verdicts in (batch.verdicts, *batch.results.further.values()):
             is_doubtful |= verdicts.levels != SEVERITIES[Level.PASS]
@@ -99,16 +99,16 @@ class UninitialisedJudge:
         return judge_each(self.judge, batch, ops)
 
     def judge(self, op: Op, rows: Sequence[Row]) -> Mapping[int, Ruling]:
-        """Return a ruling that skips the row, for each uninitialised value of an op."""
+        """Return a ruling that skips the row, for each uninitialized value of an op."""
         further = Verdict(Level.SKIP, "", (NOT_COMPUTED,))
         rulings: dict[int, Ruling] = {}
-        for place in self.find_uninitialised(op.key, rows, op.rank):
+        for place in self.find_uninitialized(op.key, rows, op.rank):
             skipped = rows[place].verdict._replace(level=Level.SKIP, failed=False, drift=None)
             rulings[place] = Ruling(skipped, NOT_COMPUTED, further)
         return rulings
 
-    def find_uninitialised(self, op: str, rows: Sequence[Row], rank: int = 0) -> frozenset[int]:
-        """Return the positions in ``rows`` of uninitialised values.
+    def find_uninitialized(self, op: str, rows: Sequence[Row], rank: int = 0) -> frozenset[int]:
+        """Return the positions in ``rows`` of uninitialized values.
 
         Args:
             op: The key of the op.
@@ -121,11 +121,11 @@ class UninitialisedJudge:
         if not (self._may_hold_any(op) or any(_is_keyword(row.pair) for row in rows)):
             return frozenset()
         inputs = [position for position, row in enumerate(rows) if _is_input(row)]
-        positions = {position for position in inputs if self._is_uninitialised(op, name, rows[position], rows)}
+        positions = {position for position in inputs if self._is_uninitialized(op, name, rows[position], rows)}
         passes_on = bool(inputs) and positions.issuperset(inputs)
         passes_on = passes_on and name not in apis["overwrites"] and name not in apis["takes_the_shape"]
         is_unfilled = name in apis["creates"] or name in apis["overwrites_a_part"]
-        is_unfilled = is_unfilled or (passes_on and not api_of(op))
+        is_unfilled = is_unfilled or (passes_on and not find_api(op))
         partly_filled = _find_partly_filled(name)[1]
         for position, row in enumerate(rows):
             if row.pair.side is not Side.OUTPUT or not _is_tensor(row.pair):
@@ -136,11 +136,11 @@ class UninitialisedJudge:
         return frozenset(positions)
 
     def _may_hold_any(self, op: str) -> bool:
-        """Return False for an op that has no uninitialised values, unless an argument is a keyword."""
-        return bool(self._known or _get_api_name(op) in _load_apis()["all"] or api_of(op))
+        """Return False for an op that has no uninitialized values, unless an argument is a keyword."""
+        return bool(self._known or _get_api_name(op) in _load_apis()["all"] or find_api(op))
 
-    def _is_uninitialised(self, op: str, name: str, row: Row, rows: Sequence[Row]) -> bool:
-        """Return True if an input is uninitialised, or overwritten by the op."""
+    def _is_uninitialized(self, op: str, name: str, row: Row, rows: Sequence[Row]) -> bool:
+        """Return True if an input is uninitialized, or overwritten by the op."""
         pair = row.pair
         slot = pair.target or pair.golden
         assert slot is not None
@@ -156,7 +156,7 @@ class UninitialisedJudge:
 
     def _is_filled(self, op: str, slot: Slot, rows: Sequence[Row]) -> bool:
         """Return True if a communication call overwrites an input, as a broadcast from another rank does."""
-        api = api_of(op)
+        api = find_api(op)
         if api is None:
             return False
         if is_buffer(api, slot):
@@ -167,7 +167,7 @@ class UninitialisedJudge:
         return call is not None and call.root != self._rank
 
     def _remember(self, pair: Pair) -> None:
-        """Remember a pair of uninitialised values, unless both are equal."""
+        """Remember a pair of uninitialized values, unless both are equal."""
         target, golden = _fingerprint_pair(pair)
         if target == golden:  # often zeros, which other values may equal by chance
             return
@@ -215,7 +215,7 @@ def _is_tensor(pair: Pair) -> bool:
 
 
 def _fingerprint_pair(pair: Pair) -> Any:
-    """Return fingerprints of both sides, by which the same pair of values is recognised later."""
+    """Return fingerprints of both sides, by which the same pair of values is recognized later."""
     return _fingerprint_value(pair.target), _fingerprint_value(pair.golden)
 
 
