@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PureWindowsPath  # the latter splits paths at both separators
 
 from probe_core.errors import UserError
 from probe_core.model.run import Run
 from probe_core.store.frames import FRAMEWORK_FRAMES
+
+_FRAME_PATTERN = re.compile(r"File (.+?), (line \d+, in [^,]+)")
+"""Pattern of a stack frame. Group 1 is the path of the file, group 2 the line number and the function."""
+
+
+def shorten_frame(frame: str) -> str:
+    """Return the name of the file, the line and the function of a frame."""
+    match = _FRAME_PATTERN.match(frame)
+    return frame if match is None else f"{PureWindowsPath(match[1]).name}, {match[2]}"
 
 
 def select_own_frames(frames: Sequence[str]) -> Iterator[str]:

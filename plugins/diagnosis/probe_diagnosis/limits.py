@@ -54,6 +54,7 @@ class VerdictLimits:
         sorted: Largest number of elements of a value that is sorted.
         same_sums: Largest relative difference of means and norms that were summed in another order.
         written: Largest length of the decimal form of a float that counts as written by a person.
+        block: Number of calls of one line in one run only at which the line is named.
         baseline: Limits of a second golden run.
         reference: Limits of a more precise third run.
     """
@@ -69,6 +70,7 @@ class VerdictLimits:
     sorted: int
     same_sums: float
     written: int
+    block: int
     baseline: BaselineLimits
     reference: ReferenceLimits
 

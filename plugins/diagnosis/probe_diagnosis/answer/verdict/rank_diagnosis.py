@@ -17,6 +17,7 @@ from probe_diagnosis.answer.causes.condition_causes import ConditionCauses
 from probe_diagnosis.answer.causes.detector_findings import insert_detector_findings
 from probe_diagnosis.answer.causes.findings import create_finding
 from probe_diagnosis.answer.causes.moved_calls import can_precede, has_effect_before_optimizer
+from probe_diagnosis.answer.causes.one_sided_blocks import describe_one_sided_blocks
 from probe_diagnosis.answer.causes.phase_comparison import PhaseComparison
 from probe_diagnosis.answer.causes.precision_cause import insert_precision
 from probe_diagnosis.answer.causes.rank_causes import find_causes
@@ -125,6 +126,8 @@ class RankDiagnosis:
             advice=self._advise(() if rank_causes.has_origin else selection.reported, named, may_decide),
             is_multi_rank=self.is_multi_rank,
         )
+        if answer.outcome is Outcome.AGREE:
+            answer = replace(answer, notes=(*answer.notes, *describe_one_sided_blocks(facts, runs)))
         withdrawn = tuple(self._iterate_withdrawn(selection, rank_causes.altered_calls))
         answer = conditions.add_to_answer(replace(answer, withdrawn=withdrawn), self.step)
         parts = self._compare_parts(selection.reported, answer, step_phases)

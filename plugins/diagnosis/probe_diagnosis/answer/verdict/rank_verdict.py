@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from pathlib import PureWindowsPath  # splits paths at both separators
 from typing import Any
 
 from probe_core.errors import format_count
@@ -14,6 +12,7 @@ from probe_diagnosis.answer.references import baseline
 from probe_diagnosis.answer.references.reference import describe_excused_values, describe_reference
 from probe_diagnosis.difference.reason_statement import PHASES_INTRO
 from probe_diagnosis.difference.reasons import CauseKind
+from probe_diagnosis.frames import shorten_frame
 from probe_diagnosis.limits import limits
 from probe_diagnosis.timeline.coverage import (
     GOLDEN_ONLY,
@@ -23,9 +22,6 @@ from probe_diagnosis.timeline.coverage import (
     CoverageTally,
     describe_reason,
 )
-
-_LINE_PATTERN = re.compile(r"File (.+?), (line \d+, in [^,]+)")
-"""Pattern of a stack frame. Group 1 is the path of the file, group 2 the line number and the function."""
 
 INTERRUPTED_CLAUSE = "the comparison was interrupted before its end"
 """Reason for an incomplete answer if the user interrupted the comparison."""
@@ -104,9 +100,7 @@ def _decide_outcome(causes: Sequence[Finding], tally: CoverageTally, *, doubt: s
 
 def format_first_line(cause: Finding, *, is_multi_rank: bool) -> str:
     """Return a short sentence on the first cause, without a period. The cause contains the full sentence."""
-    line = _LINE_PATTERN.match(cause.where)
-    code_line = cause.where if line is None else f"{PureWindowsPath(line[1]).name}, {line[2]}"
-    where = f", at {code_line}" if code_line else ""
+    where = f", at {shorten_frame(cause.where)}" if cause.where else ""
     rank_clause = f"on rank {cause.rank}, " if is_multi_rank or cause.rank else ""
     step_clause = f"in {cause.step}, " if cause.step else ""
     subjects = {phase_comparison.KIND: PHASES_INTRO, CauseKind.CONDITION.value: "", CauseKind.NOT_RESTORED.value: ""}
