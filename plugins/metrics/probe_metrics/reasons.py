@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from probe_reporters.api import Text
-from probe_reporters.messages import NAN, NOT_AVAILABLE
+from probe_reporters.api import NAN, NOT_AVAILABLE, Text
 
 ZERO_DIMENSIONAL = (
     "This is type of 0-d tensor, can not calculate 'Cosine', 'EucDist', "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from probe_reporters.messages import NOT_AVAILABLE
+from probe_reporters.api import NOT_AVAILABLE
 
 from probe_core.model import Level, Reason, Value, Verdict
 from probe_core.model.batches import RowBatch

@@ -14,8 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from probe_reporters.api import neutralise
-from probe_reporters.time_stamps import add_second
+from probe_reporters.api import add_second, neutralise
 
 from probe_core.errors import UserError, make_printable
 from probe_core.files.atomic import (

@@ -45,7 +45,7 @@ def compare(
         UserError: An argument of the wrong type, or input that cannot be compared. A rank that cannot be
             compared is named when the others are done; their results are kept.
     """
-    from probe_ranks.command.run_paths import parse_run_paths
+    from probe_ranks.api import parse_run_paths
 
     from probe_core import console
     from probe_core.errors import UserError

@@ -8,6 +8,7 @@ from probe_core.exports import create_exporter
 
 if TYPE_CHECKING:
     from probe_ranks.command.plan_run import run_plan
+    from probe_ranks.command.run_paths import parse_run_paths
     from probe_ranks.layout import find_ranks, match_ranks, pair_runs, parse_rank_number
     from probe_ranks.specs import PAIR_RANKS, Executor, ExecutorSpec, Place, Pool
 
@@ -21,6 +22,7 @@ __all__ = [
     "match_ranks",
     "pair_runs",
     "parse_rank_number",
+    "parse_run_paths",
     "run_plan",
 ]
 
@@ -28,6 +30,7 @@ __getattr__ = create_exporter(
     __name__,
     {
         "command.plan_run": "run_plan",
+        "command.run_paths": "parse_run_paths",
         "layout": "find_ranks match_ranks pair_runs parse_rank_number",
         "specs": "PAIR_RANKS Executor ExecutorSpec Place Pool",
     },

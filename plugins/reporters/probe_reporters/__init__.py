@@ -19,8 +19,4 @@ __all__ = api.__all__
 __getattr__ = create_exporter(
     __name__,
     {"api": " ".join(api.__all__)},
-    former={
-        "reason_texts": "ReasonTexts",
-        "time_stamps": "add_second",
-    },
 )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from probe_reporters.messages import NOT_AVAILABLE
+from probe_reporters.api import NOT_AVAILABLE
 
 from probe_core.files.atomic import write_text
 from probe_core.model import Side

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Set
 from dataclasses import replace
 from typing import Any
 
-from probe_reporters.api import Table
-from probe_reporters.reason_texts import ReasonTexts
+from probe_reporters.api import ReasonTexts, Table
 
 from probe_core.model import Mode
 from probe_core.model.plan import Plan

@@ -66,7 +66,7 @@ def find_seeds(primitive: Any, args: Sequence[Any]) -> PrimitiveSeeds | None:
 
 
 _SEEDED_CLASSES: dict[tuple[type, str], bool] = {}
-"""Whether classes of primitives have seeds; the answer for a class is read from its first primitive."""
+"""Classes and names of primitives, each with True if it has seeds, as its first primitive shows."""
 
 
 def _has_seeds(primitive_class: type, name: str, primitive: Any) -> bool:

@@ -25,7 +25,7 @@ EXAMPLE = "Use, for example: debugger.tokens(ids=[0, 1], positions=[[0, 1, 2], [
 
 
 class Layout(Enum):
-    """How a batch contains its samples."""
+    """The arrangement of samples in a batch."""
 
     WHOLE_ROWS = auto()
     """A sample in each row, without positions of tokens."""
