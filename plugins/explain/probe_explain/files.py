@@ -74,10 +74,10 @@ def _build_content(explanation: Explanation, verdict: ExplainVerdict) -> dict[st
 
 
 def _serialize_cause(cause: ExplainCause) -> dict[str, Any]:
-    beyond, measured = cause.beyond, cause.beyond.measured
+    worst, measured = cause.worst_result, cause.worst_result.measured
     return {
-        "op": beyond.op,
-        "row": f"{beyond.op}.{measured.name}",
+        "op": worst.op,
+        "row": f"{worst.op}.{measured.name}",
         "statement": cause.statement,
         "evidence": {
             "dtype": measured.dtype,
@@ -88,11 +88,11 @@ def _serialize_cause(cause: ExplainCause) -> dict[str, Any]:
             "times": _format_finite(measured.times),
             "nan_or_inf_on_one_side": measured.apart,
         },
-        "module": list(beyond.modules),
-        "where": beyond.where,
-        "step": beyond.step,
-        "rank": beyond.rank,
-        "same": list(cause.same),
+        "module": list(worst.modules),
+        "where": worst.where,
+        "step": worst.step,
+        "rank": worst.rank,
+        "same": list(cause.other_records),
     }
 
 

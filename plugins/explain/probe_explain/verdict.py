@@ -29,17 +29,17 @@ class ExplainCause:
     """Record with a result that rounding does not explain.
 
     Attributes:
-        beyond: The record of an API that is off the most, a forward if any is.
-        same: Names of the other records of this API that are off.
+        worst_result: The record of an API with the largest error; a forward record if any has too large errors.
+        other_records: Names of the other records of this API with too large errors.
     """
 
-    beyond: UnexplainedResult
-    same: tuple[str, ...] = ()
+    worst_result: UnexplainedResult
+    other_records: tuple[str, ...] = ()
 
     @property
     def statement(self) -> str:
         """Clause whose subject is the call."""
-        measured = self.beyond.measured
+        measured = self.worst_result.measured
         if measured.apart:
             elements = "1 element is" if measured.apart == 1 else f"{measured.apart:,} elements are"
             return (
@@ -104,6 +104,12 @@ class ExplainVerdict:
     def sentence(self) -> str:
         """The verdict as a sentence that begins with the kind."""
         return f"{self.outcome.value}: {self.text}"
+
+    def is_failing(self, limit: str) -> bool:
+        """Return True if the verdict reaches a limit of ``--fail-on``: ``suspect`` or ``incomplete``."""
+        if self.outcome is ExplainOutcome.CANNOT_TELL:
+            return True
+        return bool(self.causes) if limit == "suspect" else self.judged < self.recorded
 
 
 def conclude_verdict(explanation: Explanation) -> ExplainVerdict:
@@ -183,7 +189,7 @@ def _find_causes(explanation: Explanation) -> tuple[ExplainCause, ...]:
         forwards = [beyond for beyond in results if beyond.op.endswith(FORWARD)]
         worst = max(forwards or results, key=lambda beyond: get_severity_key(beyond.measured))
         causes.append(ExplainCause(worst, tuple(beyond.op for beyond in results if beyond is not worst)))
-    return tuple(sorted(causes, key=lambda cause: get_severity_key(cause.beyond.measured), reverse=True))
+    return tuple(sorted(causes, key=lambda cause: get_severity_key(cause.worst_result.measured), reverse=True))
 
 
 def _decide_outcome(
@@ -197,7 +203,7 @@ def _decide_outcome(
     some = f"{len(judged):,}" if judged else "none"
     share = f"{some} of {recorded:,} records were computed again"
     if causes:
-        worst = causes[0].beyond
+        worst = causes[0].worst_result
         where = f", at {worst.where}" if worst.where else ""
         rank = f"on rank {worst.rank}, " if _has_ranks(explanation) or worst.rank else ""
         return ExplainOutcome.INTRODUCED, f"{rank}{worst.op} {causes[0].statement}{where}"

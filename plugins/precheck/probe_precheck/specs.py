@@ -9,7 +9,7 @@ from probe_core.plugins.specs import Spec
 
 @dataclass(frozen=True, slots=True)
 class ReferenceSpec(Spec):
-    """Reference of an API: computes it in higher precision (creates a ``protocols.Reference``).
+    """Function that computes an API in higher precision (creates a ``protocols.Reference``).
 
     In the run that the device is compared with, the reference replaces the framework's own API.
 
@@ -62,8 +62,8 @@ class StandardSpec(Spec):
         apis: The file that lists the APIs that it judges, as ``"package:file.yaml"``. The file maps names of
             standards to lists of APIs. A mapping inside a list, from a release to a list, adds APIs for that release
             and later releases.
-        judges: The outputs of other APIs that it judges: ``"listed"`` for none, ``"exact"`` for all outputs that
-            are not floating-point numbers, ``"rest"`` for all floating-point outputs of unlisted APIs.
+        judges: The outputs that it judges of APIs which no file lists: ``"listed"`` for none, ``"rest"`` for all
+            floating-point outputs, ``"exact"`` for all other outputs (those of listed APIs as well).
         columns: Additional columns in the details, as (key, Chinese header, English header). The columns of
             ``probe_precheck.tables`` always exist.
     """

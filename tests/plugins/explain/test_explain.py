@@ -98,7 +98,7 @@ def test_the_table_has_a_row_for_every_result_and_every_reason(dump: Path, probe
     assert 0 < float(row["Error"]) <= float(row["Largest error"]) and 0 < float(row["Times"]) < 1
     assert found["Functional.dropout.0.forward"]["Reason"] == "draws random numbers"
     assert "no floating-point" in found["Torch.argmax.0.forward"]["Reason"]
-    assert "not: 1 record: draws random numbers; the first is Functional.dropout.0.forward" in probe.out
+    assert "not computed: 1 record: draws random numbers; the first is Functional.dropout.0.forward" in probe.out
 
 
 def test_a_recorded_value_that_the_inputs_do_not_give(dump: Path, probe: Probe, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from probe_reporters.api import claim_time_stamp
@@ -18,6 +19,9 @@ from probe_core.terminal.spelling import Command, option
 from probe_precheck.cli.release_option import ReleaseChoice
 from probe_precheck.releases import RELEASES
 from probe_precheck.settings import LANGUAGES
+
+if TYPE_CHECKING:
+    from probe_precheck.comparison import DetailsComparison
 
 DETAILS_PATTERN = "accuracy_checking_details_*.csv"
 MAX_SHOWN_ROWS = 5
@@ -60,7 +64,6 @@ def api_precision_compare(
     from probe_precheck.assignment import Assignment
     from probe_precheck.comparison import compare_details, write_comparison
     from probe_precheck.model import ResultPaths
-    from probe_precheck.translation import translate
 
     npu, gpu = npu or _find_details_file("--npu"), gpu or _find_details_file("--gpu")
     if npu.resolve() == gpu.resolve():
@@ -74,6 +77,16 @@ def api_precision_compare(
         console.warn(f"{len(comparison.missing) - MAX_SHOWN_ROWS} more rows are not in {gpu.name}.")
     with claim_time_stamp(output, get_time_stamp()) as claim:
         write_comparison(comparison, output, claim, language)
+    counts = _print_comparison(comparison)
+    for action, values in plugin_options.collect_option_actions(ctx, manager):
+        action(manager, ResultPaths(comparison.result, npu, gpu), values)
+    return _choose_exit_code(counts, fail_on)
+
+
+def _print_comparison(comparison: DetailsComparison) -> Counter[str]:
+    """Print the summary of a comparison, and return the number of APIs of each level."""
+    from probe_precheck.translation import translate
+
     counts: Counter[str] = Counter()
     worst: list[tuple[str, str, str]] = []
     for api, (forward, backward, messages) in comparison.apis.items():
@@ -84,6 +97,15 @@ def api_precision_compare(
         if level in ("error", "warning"):
             text = " ".join(message.text("en") for message in messages)
             worst.append((level, api, translate(text, "en")))
+    _print_counts(comparison, counts)
+    for level, api, message in sorted(worst, key=lambda candidate: candidate[0])[:MAX_SHOWN_ROWS]:
+        console.show(f"    {console.style(make_printable(api), bold=True)}  {level}  {make_printable(message)}")
+    console.show(f"  wrote {comparison.result}")
+    console.show(f"  wrote {comparison.details}")
+    return counts
+
+
+def _print_counts(comparison: DetailsComparison, counts: Counter[str]) -> None:
     console.show(
         f"{format_count(len(comparison.apis), 'API')} judged by {format_count(len(comparison.rows), 'output')}"
     )
@@ -96,16 +118,11 @@ def api_precision_compare(
     if comparison.beyond:
         only = f"{len(comparison.beyond):,} by no rule of the tables, but off by more than rounding explains"
         words = (("error", f"error ({only})", "red"), *words[1:])
-    parts = [
-        console.style(f"{counts[key]:,} {word}", fg=colour if counts[key] else None) for key, word, colour in words
-    ]
+    parts = [console.style(f"{counts[key]:,} {word}", fg=color if counts[key] else None) for key, word, color in words]
     console.show(f"  {', '.join(parts)}")
-    for level, api, message in sorted(worst, key=lambda candidate: candidate[0])[:MAX_SHOWN_ROWS]:
-        console.show(f"    {console.style(make_printable(api), bold=True)}  {level}  {make_printable(message)}")
-    console.show(f"  wrote {comparison.result}")
-    console.show(f"  wrote {comparison.details}")
-    for action, values in plugin_options.collect_option_actions(ctx, manager):
-        action(manager, ResultPaths(comparison.result, npu, gpu), values)
+
+
+def _choose_exit_code(counts: Counter[str], fail_on: str | None) -> int:
     is_judged = any(counts[level] for level in ("error", "warning", "pass"))
     if not is_judged:
         console.warn("No API was judged, because all are skipped.")
