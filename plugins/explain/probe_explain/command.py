@@ -61,19 +61,18 @@ def explain(
     probe explain ./dump -o out
     probe explain ./dump/step0/rank0/dump.json --only Functional.softmax
     """
+    from probe_explain.files import write_files
     from probe_explain.printing import print_verdict
     from probe_explain.run import ExplainOptions, iterate_files
     from probe_explain.run import explain as explained
-    from probe_explain.verdict import ExplainOutcome, conclude_verdict
+    from probe_explain.verdict import conclude_verdict
 
     if math.isnan(given["timeout"]):
-        raise UserError('"nan" is no time for --timeout.', "Give seconds, such as 600.")
+        raise UserError('"nan" is not a valid time for --timeout.', "Give seconds, such as 600.")
     manager = ctx.find_object(Manager) or Manager()
     spec = manager.find("reporters", format_name, ReporterSpec)
     framework = given["framework"] or ctx.meta.get("probe.framework")
     order = ExplainOptions(framework, given["workers"] or 0, given["timeout"], given["only"])
-    from probe_explain.files import write_files
-
     with claim_time_stamp(output, get_time_stamp()) as stamp:
         with console.show_progress():
             explanation = explained(run, list(iterate_files(run, manager, steps, ranks)), order, manager)
@@ -83,7 +82,4 @@ def explain(
         return EXIT_INTERRUPTED
     if verdict.lost:
         return EXIT_DATA_LOST
-    is_failing = verdict.outcome is ExplainOutcome.CANNOT_TELL or (
-        bool(verdict.causes) if fail_on == "suspect" else verdict.judged < verdict.recorded
-    )
-    return EXIT_FINDINGS if fail_on and is_failing else EXIT_FINISHED
+    return EXIT_FINDINGS if fail_on and verdict.is_failing(fail_on) else EXIT_FINISHED

@@ -105,6 +105,12 @@ class ExplainVerdict:
         """The verdict as a sentence that begins with the kind."""
         return f"{self.outcome.value}: {self.text}"
 
+    def is_failing(self, limit: str) -> bool:
+        """Return True if the verdict reaches a limit of ``--fail-on``: ``suspect`` or ``incomplete``."""
+        if self.outcome is ExplainOutcome.CANNOT_TELL:
+            return True
+        return bool(self.causes) if limit == "suspect" else self.judged < self.recorded
+
 
 def conclude_verdict(explanation: Explanation) -> ExplainVerdict:
     """Return the verdict on all ranks and steps of a run."""

@@ -10,7 +10,7 @@ from probe_matching.view import ALONE, View
 from probe_core.model import Kind, Record, Side, Slot
 from probe_core.model.run import Run
 from probe_core.store.names import is_module
-from probe_legacy.reading.aten import ATEN, find_operators, place_of
+from probe_legacy.reading.aten import ATEN, find_operators, find_place
 
 Chosen = Mapping[str, str]
 """The API operator of each Aten operator of a run."""
@@ -107,5 +107,5 @@ class CommonNamesView(View):
         if slot.value.kind is not Kind.TENSOR:
             path = None
         elif aten is not None and is_argument and not slot.path.startswith(ALONE):
-            path = place_of(aten, key.split(".")[1], slot.path)
+            path = find_place(aten, key.split(".")[1], slot.path)
         return self._place_slot(key, slot, path)

@@ -30,13 +30,13 @@ def parse(ctx: click.Context, /, file: Path, prefix: str) -> int:
     probe parse dump.pkl -n Torch_relu_1_forward
     probe parse dump.json -n Torch.relu.1.forward
     """
-    from probe_legacy.reading.lines import PTDBG, format_of
+    from probe_legacy.reading.lines import PTDBG, detect_format
 
     if file.is_dir():
         record_files = sorted(str(path) for name in ("dump.json", "*.pkl") for path in file.rglob(name))[:10]
         fix = "Give one of the files in it:" if record_files else "Give a dump.json or a .pkl file."
         raise UserError(f"{file} is a directory, and probe parse reads one file.", fix, record_files)
-    if format_of(file) == PTDBG:
+    if detect_format(file) == PTDBG:
         lines = format_ptdbg_file(file, prefix)
     else:
         lines = format_run(file, prefix, ctx.find_object(Manager) or Manager(), ctx.meta.get("probe.framework"))

@@ -41,12 +41,12 @@ def probe_views() -> list[ViewSpec]:
 def probe_answers() -> list[AnswerSpec]:
     """Return the tables that ``--as`` asks for."""
     return [
-        AnswerSpec("as_ptdbg", "the table of ptdbg_ascend", "probe_legacy.compare.answer:make_ptdbg"),
-        AnswerSpec("as_hooks", "the table of torch_npu.hooks", "probe_legacy.compare.answer:make_hooks"),
+        AnswerSpec("as_ptdbg", "the table of ptdbg_ascend", "probe_legacy.compare.answer:create_ptdbg_answer"),
+        AnswerSpec("as_hooks", "the table of torch_npu.hooks", "probe_legacy.compare.answer:create_hooks_answer"),
         AnswerSpec(
             "as_hooks_shapes",
             "the table of torch_npu.hooks with its shape_flag",
-            "probe_legacy.compare.answer:make_hooks_with_shapes",
+            "probe_legacy.compare.answer:create_hooks_answer_with_shapes",
         ),
     ]
 

@@ -187,7 +187,7 @@ class RankAccount:
         firsts = (account.first for account in self.sessions.values())
         return next((first for first in firsts if first is not None), None)
 
-    def number_of(self, session: str) -> int:
+    def get_session_number(self, session: str) -> int:
         """Return the number of a session among those of the rank, starting at 1."""
         return list(self.sessions).index(session) + 1
 

@@ -74,7 +74,7 @@ class Desk:
     def greet(self, rank: int, session: str, expected: Iterable[int]) -> None:
         """Note that a sender is connected, and report a rank that has a further session."""
         self.ledger.greet(rank, session, expected)
-        number = self.ledger.ranks[rank].number_of(session)
+        number = self.ledger.ranks[rank].get_session_number(session)
         if number > 1:
             self.add_sentence(
                 f"Rank {rank} has a further session ({number}: {session[:8]}): its training was started "
@@ -115,7 +115,7 @@ class Desk:
             return True
         if problem:
             del self._by_number[number]
-            self._unrun.append((work, self._rows.make_skipped_rows(key.name, problem)))
+            self._unrun.append((work, self._rows.create_skipped_rows(key.name, problem)))
             self._processes.wake()
             return True
         return self._processes.put(Job(number, payload))
@@ -147,7 +147,7 @@ class Desk:
         for job, answer in self._processes.collect_finished(within):
             work = self._by_number.pop(job.key)
             if isinstance(answer, LostJob):
-                answer = self._rows.make_skipped_rows(work.key.name, f"ERROR: {answer.reason}", lost=True)
+                answer = self._rows.create_skipped_rows(work.key.name, f"ERROR: {answer.reason}", lost=True)
             self._write(work, answer)
         while self._unrun:
             self._write(*self._unrun.popleft())

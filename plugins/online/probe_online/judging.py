@@ -109,13 +109,13 @@ class RowMaker:
         self._language = language
         self._precision = precision
 
-    def make_skipped_rows(self, name: str, reason: str, *, lost: bool = False) -> SentRows:
+    def create_skipped_rows(self, name: str, reason: str, *, lost: bool = False) -> SentRows:
         """Return the rows of a call that was not judged."""
         outcome = Outcome(Skipped(reason))
-        rows = self.make_rows(Call(name, 0, {}), outcome, None)
+        rows = self.create_rows(Call(name, 0, {}), outcome, None)
         return rows._replace(message=reason, lost=lost)
 
-    def make_rows(self, call: Call, outcome: Outcome, sent: Any) -> SentRows:
+    def create_rows(self, call: Call, outcome: Outcome, sent: Any) -> SentRows:
         """Return the rows of a call from its outcome on this machine and the sent outputs."""
         parties = count_parties(self._assignment, call.name)
         forward = outcome.forward
@@ -129,12 +129,12 @@ class RowMaker:
         if parties == 2:
             result = self._apply_standard(result)
         if parties == 2 or not result.details:
-            return self._make_first_stage_rows(parties, result)
+            return self._create_first_stage_rows(parties, result)
         receiver = result if isinstance(forward, Skipped) else self._judge.judge_call(call, outcome)
         comparison = compare_rows(
             self._list_details(result), self._list_details(receiver), self._assignment, self._language
         )
-        return self._make_second_stage_rows(call.name, comparison)
+        return self._create_second_stage_rows(call.name, comparison)
 
     def _apply_standard(self, result: Result) -> Result:
         """Return a result of two parties, in error if the standard says so and the first stage does not.
@@ -157,14 +157,14 @@ class RowMaker:
         messages = next(iter(wrong.values())).messages
         return replace(result, forward=Status.ERROR, messages=(*result.messages, *messages), details=details)
 
-    def _make_first_stage_rows(self, parties: int, result: Result) -> SentRows:
+    def _create_first_stage_rows(self, parties: int, result: Result) -> SentRows:
         cells = tuple(build_detail_cells(detail, self._language, self._precision) for detail in result.details)
         message = " ".join(message.text("en") for message in result.messages)
         return SentRows(
             parties, build_result_cells(result, self._language), cells, find_worst(result.statuses), message
         )
 
-    def _make_second_stage_rows(self, name: str, comparison: DetailsComparison) -> SentRows:
+    def _create_second_stage_rows(self, name: str, comparison: DetailsComparison) -> SentRows:
         results, details = build_comparison_cells(comparison, self._language)
         assert len(results) == 1, f"{name} has {len(results)} rows"
         ((api, (forward, _, messages)),) = comparison.apis.items()
@@ -247,9 +247,9 @@ class JudgeSetup:
             call = Call(call_name(record.name), 0, record.fields)
             outcome, sent = run_sent_call(runner, call, payload.body)
             try:
-                return rows.make_rows(call, outcome, sent)
+                return rows.create_rows(call, outcome, sent)
             except MemoryError:
-                return rows.make_rows(call, Outcome(Skipped(OUT_OF_MEMORY_TEXT)), None)
+                return rows.create_rows(call, Outcome(Skipped(OUT_OF_MEMORY_TEXT)), None)
 
         return check
 

@@ -110,15 +110,7 @@ def receive(plan: ReceptionPlan, manager: Manager, voice: ReceptionReporter) -> 
     Raises:
         UserError: The device or the framework is missing, the place cannot be used, or a file not be written.
     """
-    setup = JudgeSetup(
-        plan.framework,
-        RunnerOptions(plan.output / "dump.json", jit_compile=plan.jit_compile, seed=plan.seed),
-        plan.devices or ("",),
-        plan.release,
-        plan.standards,
-        plan.language,
-        plan.settings.precision,
-    )
+    setup = _create_setup(plan)
     runner = load_sent_runner(manager, plan.framework)
     if plan.settings.white_list or plan.settings.black_list:
         check_names(plan.settings, runner.apis())
@@ -135,16 +127,8 @@ def receive(plan: ReceptionPlan, manager: Manager, voice: ReceptionReporter) -> 
         if state is not None:
             rows = ((row.key, parse_status(row.cells)) for row in files.resume())
             earlier = ledger.load(state, rows)
-        processes = stack.enter_context(
-            ProcessPool(
-                setup,
-                plan.workers,
-                plan.timeout,
-                preload=(*PRELOADED, *find_runner_spec(manager, plan.framework).preload),
-                most=max(plan.receiving.calls, plan.workers) * 4,
-            )
-        )
-        processes.set_up()  # a missing device is told of before calls are expected
+        processes = stack.enter_context(_create_processes(plan, setup, manager))
+        processes.set_up()  # a missing device is reported before calls are expected
         desk = Desk(processes, ledger, files, setup.create_row_maker(manager), plan.settings)
         received = ReceptionResult(ledger, files)
         state_name = INTERRUPTED
@@ -162,6 +146,28 @@ def receive(plan: ReceptionPlan, manager: Manager, voice: ReceptionReporter) -> 
             ledger.write(state_name)
         voice.finish()
         return received
+
+
+def _create_setup(plan: ReceptionPlan) -> JudgeSetup:
+    return JudgeSetup(
+        plan.framework,
+        RunnerOptions(plan.output / "dump.json", jit_compile=plan.jit_compile, seed=plan.seed),
+        plan.devices or ("",),
+        plan.release,
+        plan.standards,
+        plan.language,
+        plan.settings.precision,
+    )
+
+
+def _create_processes(plan: ReceptionPlan, setup: JudgeSetup, manager: Manager) -> ProcessPool:
+    return ProcessPool(
+        setup,
+        plan.workers,
+        plan.timeout,
+        preload=(*PRELOADED, *find_runner_spec(manager, plan.framework).preload),
+        most=max(plan.receiving.calls, plan.workers) * 4,
+    )
 
 
 def _judge(plan: ReceptionPlan, desk: Desk, ledger: Ledger, voice: ReceptionReporter) -> None:

@@ -26,6 +26,7 @@ from probe_recording.sending.message import (
     FrameError,
     FrameKind,
     FrameLimits,
+    SentCall,
     get_counts,
     get_number,
     get_numbers,
@@ -253,61 +254,76 @@ class Watcher:
 
     def _call(self, parsed: SharedName) -> bool:
         """Claim, read and hand on a call; return False if there is no room for it."""
-        name = str(parsed)
-        claimed = self._directory / f".{name}.{self._own}.work"
         try:
-            size = (self._directory / name).stat().st_size
-            with self._lock:
-                if self._calls and (self._calls >= self._order.calls or self._bytes + size > self._order.window):
-                    return False
-                self._calls += 1
-                self._bytes += size
+            size = (self._directory / str(parsed)).stat().st_size
         except OSError:
             return True
-        taken = False
+        with self._lock:
+            if self._calls and (self._calls >= self._order.calls or self._bytes + size > self._order.window):
+                return False
+            self._calls += 1
+            self._bytes += size
+        is_taken = False
         try:
-            try:
-                (self._directory / name).rename(claimed)
-            except OSError as error:
-                if error.errno in _PERMISSION_ERRORS:
-                    self._desk.add_sentence(
-                        f'Files in "{self._directory}" cannot be claimed: {error.strerror}; they wait there.'
-                    )
-                return True  # or another receiver was quicker, or it is not there yet
-            content = self._read_content(claimed.name, self._limits)
-            if content is None:
-                with suppress(OSError):
-                    claimed.rename(self._directory / name)
-                return True
-            try:
-                frame = parse_frame_file(content, self._limits)
-                call = parse_call(frame)
-                if frame.kind is not FrameKind.CALL or (call.rank, call.seq) != (parsed.rank, parsed.seq):
-                    raise FrameError("its name says another call than it holds")
-            except FrameError as error:
-                with suppress(OSError):
-                    claimed.rename(self._directory / name)
-                self._count_damaged_read(name, str(error))
-                return True
-
-            def settle(earlier: bool) -> None:
-                with suppress(OSError):
-                    claimed.unlink()
-                self._desk.ledger.settle(parsed.rank, parsed.session, call.seq, earlier=earlier)
-                with self._lock:
-                    self._calls -= 1
-                    self._bytes -= size
-
-            call.fields.clear()  # they are parsed again by the process that judges the call
-            payload = SentPayload(content, PREFIX.size, PREFIX.size + parse_prefix(content).head)
-            self._desk.ledger.note_disconnect(parsed.rank, parsed.session)
-            taken = self._desk.take(parsed.session, call, payload, settle)
-            return True
+            is_taken = self._take_call(parsed, size)
         finally:
-            if not taken:
-                with self._lock:
-                    self._calls -= 1
-                    self._bytes -= size
+            if not is_taken:
+                self._release(size)
+        return True
+
+    def _release(self, size: int) -> None:
+        with self._lock:
+            self._calls -= 1
+            self._bytes -= size
+
+    def _take_call(self, parsed: SharedName, size: int) -> bool:
+        """Claim, read and hand on a call that has room; return False if it was not taken."""
+        name = str(parsed)
+        claimed = self._directory / f".{name}.{self._own}.work"
+        if not self._claim(name, claimed):
+            return False
+        content = self._read_content(claimed.name, self._limits)
+        if content is None:
+            with suppress(OSError):
+                claimed.rename(self._directory / name)
+            return False
+        try:
+            call = self._parse_call(content, parsed)
+        except FrameError as error:
+            with suppress(OSError):
+                claimed.rename(self._directory / name)
+            self._count_damaged_read(name, str(error))
+            return False
+
+        def settle(earlier: bool) -> None:
+            with suppress(OSError):
+                claimed.unlink()
+            self._desk.ledger.settle(parsed.rank, parsed.session, call.seq, earlier=earlier)
+            self._release(size)
+
+        call.fields.clear()  # they are parsed again by the process that judges the call
+        payload = SentPayload(content, PREFIX.size, PREFIX.size + parse_prefix(content).head)
+        self._desk.ledger.note_disconnect(parsed.rank, parsed.session)
+        return self._desk.take(parsed.session, call, payload, settle)
+
+    def _claim(self, name: str, claimed: Path) -> bool:
+        """Rename a file so that no other receiver reads it; return False if this fails."""
+        try:
+            (self._directory / name).rename(claimed)
+        except OSError as error:
+            if error.errno in _PERMISSION_ERRORS:
+                self._desk.add_sentence(
+                    f'Files in "{self._directory}" cannot be claimed: {error.strerror}; they wait there.'
+                )
+            return False  # or another receiver was quicker, or it is not there yet
+        return True
+
+    def _parse_call(self, content: bytes, parsed: SharedName) -> SentCall:
+        frame = parse_frame_file(content, self._limits)
+        call = parse_call(frame)
+        if frame.kind is not FrameKind.CALL or (call.rank, call.seq) != (parsed.rank, parsed.seq):
+            raise FrameError("its name says another call than it holds")
+        return call
 
     def _count_damaged_read(self, name: str, why: str) -> None:
         """Set a damaged file aside after some looks."""

@@ -25,7 +25,7 @@ MAX_SHOWN_APIS = 8
 """Maximum number of APIs in the table."""
 MAX_SHOWN_SENDERS = 8
 """Maximum number of sessions, or ranks, in a clause of the verdict."""
-_COLOURS = {Status.ERROR: "red", Status.WARNING: "yellow", Status.PASS: "green", Status.SKIP: None}
+_COLORS = {Status.ERROR: "red", Status.WARNING: "yellow", Status.PASS: "green", Status.SKIP: None}
 _STATUS_TEXTS = {Status.ERROR: "error", Status.WARNING: "warning", Status.PASS: "pass", Status.SKIP: "SKIP"}
 """Texts of the statuses, spelled as in the result tables."""
 
@@ -92,7 +92,7 @@ def _format_session_name(rank: int, session: str, ledger: Ledger) -> str:
     rank_account = ledger.ranks[rank]
     if len(rank_account.sessions) == 1 or session not in rank_account.sessions:
         return f"rank {rank}"
-    return f"rank {rank} in session {rank_account.number_of(session)} ({session[:8]})"
+    return f"rank {rank} in session {rank_account.get_session_number(session)} ({session[:8]})"
 
 
 def print_summary(ledger: Ledger, files: ResultDirectory) -> None:
@@ -100,8 +100,8 @@ def print_summary(ledger: Ledger, files: ResultDirectory) -> None:
     sentence = format_verdict(ledger)
     first = ledger.find_first_error()
     is_passed = first is None and not describe_gaps(ledger) and ledger.count_calls(Status.PASS)
-    colour = "red" if first is not None else "green" if is_passed else "yellow"
-    console.show(console.style(sentence, fg=colour, bold=True))
+    color = "red" if first is not None else "green" if is_passed else "yellow"
+    console.show(console.style(sentence, fg=color, bold=True))
     if first is not None and first.message:
         console.show(f"  {make_printable(first.message)}")
     for rank, rank_account in ledger.iterate_ranks():
@@ -117,7 +117,7 @@ def print_summary(ledger: Ledger, files: ResultDirectory) -> None:
 def _show_account(name: str, account: SessionAccount) -> None:
     parts = [
         console.style(f"{account.verdicts[status].total():,} {_STATUS_TEXTS[status]}",
-                      fg=_COLOURS[status] if account.verdicts[status] else None)
+                      fg=_COLORS[status] if account.verdicts[status] else None)
         for status in WORST
     ]  # fmt: skip
     console.show(f"  {name}: {', '.join(parts)}")

@@ -10,7 +10,7 @@ import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from probe_reporters.api import neutralise
 
@@ -91,6 +91,26 @@ def order_cells(values: Mapping[str, str], columns: Sequence[Column]) -> list[st
     return [values.get(column.key, BLANK) for column in columns]
 
 
+def _decode(path: Path, data: bytes) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise UserError(
+            f"{path} is not UTF-8 text.",
+            "A spreadsheet may have saved it: save it as CSV UTF-8, or run the check again.",
+        ) from None
+
+
+def _parse_row(path: Path, number: int, row: Sequence[str], columns: Sequence[Column]) -> dict[str, str]:
+    """Return the cells of a line by the keys of their columns."""
+    if len(row) != len(columns):
+        raise UserError(
+            f"{path}, line {number} has {len(row)} cells where the header has {len(columns)}.",
+            "The file may have been edited or cut off: correct that row, or run the check again.",
+        )
+    return {column.key: cell for column, cell in zip(columns, row)}
+
+
 def read_table(path: Path, columns: Sequence[Column], required: Iterable[str], *, may_be_cut: bool = False) -> Table:
     """Read a csv file whose headers are those of ``columns``, in either language, and in any order and case.
 
@@ -105,14 +125,7 @@ def read_table(path: Path, columns: Sequence[Column], required: Iterable[str], *
     """
     data = _read_bytes(path)
     end = data.rfind(b"\n") + 1 if may_be_cut else len(data)
-    try:
-        text = data[:end].decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise UserError(
-            f"{path} is not UTF-8 text.",
-            "A spreadsheet may have saved it: save it as CSV UTF-8, or run the check again.",
-        ) from None
-    rows = _parse_rows(path, text)
+    rows = _parse_rows(path, _decode(path, data[:end]))
     if not rows:
         raise UserError(f"{path} is empty.", "Give a csv file that probe run_ut wrote.")
     present, language = _parse_columns(path, rows[0][1], columns)
@@ -123,17 +136,7 @@ def read_table(path: Path, columns: Sequence[Column], required: Iterable[str], *
             "Give a csv file that probe run_ut wrote; these columns are missing:",
             [column.header(language) for column in missing],
         )
-    keys = [column.key for column in present]
-    parsed = []
-    for number, row in rows[1:]:
-        if not any(cell.strip() for cell in row):
-            continue
-        if len(row) != len(keys):
-            raise UserError(
-                f"{path}, line {number} has {len(row)} cells where the header has {len(keys)}.",
-                "The file may have been edited or cut off: correct that row, or run the check again.",
-            )
-        parsed.append(dict(zip(keys, row)))
+    parsed = [_parse_row(path, number, row, present) for number, row in rows[1:] if any(cell.strip() for cell in row)]
     return Table(present, parsed, language, end, end < len(data), data[end:].decode("utf-8", "ignore"))
 
 
@@ -184,8 +187,3 @@ def _parse_columns(path: Path, row: Sequence[str], columns: Sequence[Column]) ->
         name.casefold() == column.english.casefold() for name, column in zip(names, present) if column in translated
     )
     return present, "en" if is_english else "zh"
-
-
-def format_cell(value: Any) -> str:
-    """Return the text of a cell; blank for None."""
-    return BLANK if value is None else str(value)

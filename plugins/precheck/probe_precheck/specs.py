@@ -23,7 +23,7 @@ class JudgedOutputs(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class ReferenceSpec(Spec):
-    """Reference of an API: computes it in higher precision (creates a ``protocols.Reference``).
+    """Function that computes an API in higher precision (creates a ``protocols.Reference``).
 
     In the run that the device is compared with, the reference replaces the framework's own API.
 

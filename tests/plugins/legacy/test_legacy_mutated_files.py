@@ -15,7 +15,7 @@ import pytest
 from probe_legacy.compare import hooks_table, ptdbg_table
 from probe_legacy.compare.files import write_csv, write_workbook
 from probe_legacy.parse_command import format_ptdbg_file
-from probe_legacy.reading.lines import HOOKS, PTDBG, format_of
+from probe_legacy.reading.lines import HOOKS, PTDBG, detect_format
 from support.runs.older_dumps import dumps, open_dump  # noqa: F401
 
 from probe_core.errors import UnreadableTensor, UserError
@@ -104,7 +104,7 @@ def use(path: Path, sound: Path, out: Path) -> str:
                     except UnreadableTensor:
                         continue
         run.close()
-        if format_of(path) == PTDBG:
+        if detect_format(path) == PTDBG:
             table = ptdbg_table.create_ptdbg_table(path, sound)
             write_csv(out, table)
             write_workbook(out, table, MANAGER)
@@ -112,7 +112,7 @@ def use(path: Path, sound: Path, out: Path) -> str:
             if table.is_judged:
                 ptdbg_table.format_advice(table)
             list(format_ptdbg_file(path, ""))
-        elif format_of(path) == HOOKS:
+        elif detect_format(path) == HOOKS:
             write_csv(out, hooks_table.create_hooks_table(sound, path))
         return str(run.starts[-1])
     except UserError as error:

@@ -73,7 +73,7 @@ def judge(dump: Path, change: Callable[[str, list[Any]], None] = lambda name, se
         outcome, outputs = run_sent_call(runner, call, sent.body)
         outputs = outputs if isinstance(outputs, list) else [outputs]
         change(call.name, outputs)
-        found.append(rows.make_rows(call, outcome, outputs[0] if len(outputs) == 1 else outputs))
+        found.append(rows.create_rows(call, outcome, outputs[0] if len(outputs) == 1 else outputs))
     return found
 
 

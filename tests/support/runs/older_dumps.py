@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probe_legacy.reading.lines import HOOKS, format_of
+from probe_legacy.reading.lines import HOOKS, detect_format
 from probe_legacy.reading.reader import HooksReader, PtdbgReader
 
 from probe_core.model.run import Run
@@ -26,7 +26,7 @@ def dumps(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def open_dump(path: Path) -> Run:
     """Open a file with the reader that its first lines ask for."""
-    return (HooksReader() if format_of(path) == HOOKS else PtdbgReader()).open(path)
+    return (HooksReader() if detect_format(path) == HOOKS else PtdbgReader()).open(path)
 
 
 def write_rows(path: Path, *rows: Any, end: str = "\n") -> Path:

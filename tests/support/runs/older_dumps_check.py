@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from probe_legacy.reading.lines import HOOKS, PTDBG, format_of
+from probe_legacy.reading.lines import HOOKS, PTDBG, detect_format
 from probe_legacy.reading.reader import HooksReader, PtdbgReader
 
 from probe_core.model import Kind, Mode, Slot
@@ -60,7 +60,7 @@ def check_folder(folder: Path) -> Checked:
     """Return how the dumps in a folder are read."""
     checked = Checked()
     for path in sorted(folder.rglob("*.pkl")):
-        kind = format_of(path)
+        kind = detect_format(path)
         if kind not in TITLES:
             checked.differences += (f"{path}: no reader takes it",)
             continue
@@ -86,7 +86,7 @@ def is_stack(row: Row) -> bool:
 
 def differences_in(path: Path) -> Iterator[str]:
     """Yield a sentence on each difference between a file and what its reader makes of it."""
-    is_hooks = format_of(path) == HOOKS
+    is_hooks = detect_format(path) == HOOKS
     run: Run = (HooksReader() if is_hooks else PtdbgReader()).open(path)
     try:
         every = rows_in(path)

@@ -7,6 +7,8 @@ import math
 from pathlib import Path
 from typing import Any
 
+from probe_recording.reading.entries import CODES
+
 from probe_check.checkpoint.byte_source import ByteSource
 from probe_check.checkpoint.elements import get_element_type
 from probe_check.checkpoint.errors import TensorProblem, UnreadableCheckpoint
@@ -16,13 +18,6 @@ from probe_check.checkpoint.tensors import MAX_DIMENSIONS, StoredTensor, Tensor
 MAX_HEADER_BYTES = 100_000_000
 """Largest size of a header; the same as in the reference implementation of the format."""
 _PREFIX_BYTES = 8
-_ELEMENT_TYPES = {
-    "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "C64": "complex64",
-    "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8",
-    "U64": "uint64", "U32": "uint32", "U16": "uint16", "U8": "uint8", "BOOL": "bool",
-    "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2", "F8_E8M0": "float8_e8m0fnu",
-    "F8_E4M3FNUZ": "float8_e4m3fnuz", "F8_E5M2FNUZ": "float8_e5m2fnuz",
-}  # fmt: skip
 
 
 def read_safetensors(path: Path) -> Checkpoint:
@@ -89,7 +84,7 @@ def _create_tensor(path: Path, name: str, entry: dict[str, Any], source: ByteSou
     if not is_valid or any(type(size) is not int or size < 0 for size in shape or ()):
         raise UnreadableCheckpoint(path, f"is damaged: {name} has an invalid shape")
     assert isinstance(shape, list)
-    element = get_element_type(_ELEMENT_TYPES.get(kind, kind) if isinstance(kind, str) else "(none)")
+    element = get_element_type(CODES.get(kind, kind) if isinstance(kind, str) else "(none)")
     if math.prod(shape) * element.size != source.size:
         raise UnreadableCheckpoint(path, f"is damaged: {name} has another size than its shape and type state")
     return StoredTensor(element, tuple(shape), source)

@@ -161,12 +161,12 @@ class ConfigChecker:
 
 
 def read_megatron_arguments() -> dict[str, Any]:
-    """Return the arguments of Megatron, without secrets; empty if it is not used, or not initialised yet."""
+    """Return the arguments of Megatron, without secrets; empty if it is not used, or not initialized yet."""
     for name in MEGATRON_MODULES:
         function = getattr(sys.modules.get(name), "get_args", None)
         if function is None:
             continue
-        with suppress(Exception):  # not initialised yet
+        with suppress(Exception):  # not initialized yet
             arguments = vars(function())
             rules = load_rules()
             return {

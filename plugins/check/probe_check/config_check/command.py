@@ -70,7 +70,7 @@ def _collect(files: Sequence[Path], output: Path, framework: str) -> int:
     }
     write_pack(output, members)
     if files and not any(name.startswith("hyperparameters/") for name in members):
-        console.warn("the files name no hyper-parameters: no training command or value was recognised in them")
+        console.warn("the files name no hyper-parameters: no training command or value was recognized in them")
     console.show(f"wrote {make_printable(str(output))}: {', '.join(members)}")
     return EXIT_FINISHED
 

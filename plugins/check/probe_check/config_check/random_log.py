@@ -25,7 +25,7 @@ StackKey = tuple[tuple[CodeType, int], ...]
 class RecordedFunction:
     """A function that records its calls and returns what the original function returns.
 
-    It equals the original function. So torch.compile recognises both, even if it creates its table of functions
+    It equals the original function. So torch.compile recognizes both, even if it creates its table of functions
     while functions are replaced.
 
     Args:

@@ -54,13 +54,13 @@ class Variables:
             return word.replace("$", _LITERAL_DOLLAR)
         length = len(word)
 
-        def value_of(match: re.Match[str]) -> str:
+        def expand(match: re.Match[str]) -> str:
             nonlocal length
             value = _strip_outer_quotes(self._resolve_variable(match))
             length += len(value)
             return value if length <= MAX_EXPANDED_LENGTH else match[0]
 
-        return _VARIABLE_PATTERN.sub(value_of, word) if length <= MAX_EXPANDED_LENGTH else word
+        return _VARIABLE_PATTERN.sub(expand, word) if length <= MAX_EXPANDED_LENGTH else word
 
     def _resolve_variable(self, match: re.Match[str]) -> str:
         """Return the value of a variable; a variable that refers to itself or is unknown stays as it is."""

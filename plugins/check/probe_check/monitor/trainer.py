@@ -102,9 +102,13 @@ class TrainerMon:
         models = tuple(model) if isinstance(model, (list, tuple)) else (model,)
         groups = {"dp_group": dp_group, "tp_group": tp_group}
         observer = create_observer(models, optimizer, grad_acc_steps, groups, self._has_main_grad)
+        self._attach(observer, grad_acc_steps, start_iteration)
+
+    def _attach(self, observer: Observer, micro_steps: int, first_step: int) -> None:
+        """Start to monitor by an observer."""
         place = observer.get_group_position(self._process_group)
-        self._alerts = AlertReporter(observer.process.rank, *place, grad_acc_steps)
-        self.step = start_iteration
+        self._alerts = AlertReporter(observer.process.rank, *place, micro_steps)
+        self.step = first_step
         self._observer = observer
         try:
             if not self._is_dynamic:

@@ -19,7 +19,7 @@ from probe_core.files.atomic import make_directory, write_atomically
 from probe_core.progress import report_progress
 from probe_core.safe_text import format_safe_json
 from probe_legacy.acl.data_types import load_data_types
-from probe_legacy.acl.debug import describe_overflows, report_of
+from probe_legacy.acl.debug import describe_overflows, parse_report
 from probe_legacy.acl.dump import AclDump, NameParts, format_ending, parse_dump_name
 from probe_legacy.acl.header import INPUT, OUTPUT, Section
 from probe_legacy.acl.layouts import HOST_LAYOUT, format_name
@@ -119,17 +119,8 @@ def convert(
         writer.writerow(COLUMNS)
         for number, candidate in enumerate(dumps):
             report_progress("converting", number, len(dumps))
-            try:
-                dump = AclDump(candidate.path)
-            except (DamagedDump, OSError) as error:
-                result.problems.append(describe_problem(candidate.path, error))
-                continue
-            result.dumps += 1
-            for cells in _write_sections(dump, candidate, out / place(candidate), layout, result):
+            for cells in _convert_dump(candidate, out / place(candidate), layout, result):
                 writer.writerow([neutralise(cell) for cell in cells])
-            if dump.problem:
-                messages = result.problems if dump.is_cut else result.notes
-                messages.append(f"{candidate.path} {dump.problem}.")
         if not result.dumps:
             raise UserError(
                 f"No dump could be read; the first problem: {result.problems[0]}",
@@ -137,6 +128,22 @@ def convert(
             )
     result.table = table
     return result
+
+
+def _convert_dump(
+    candidate: DumpCandidate, directory: Path, layout: str, result: ConversionResult
+) -> Iterator[Sequence[str]]:
+    """Write the arrays of a dump, and yield a row for each; note its problems in the result."""
+    try:
+        dump = AclDump(candidate.path)
+    except (DamagedDump, OSError) as error:
+        result.problems.append(describe_problem(candidate.path, error))
+        return
+    result.dumps += 1
+    yield from _write_sections(dump, candidate, directory, layout, result)
+    if dump.problem:
+        messages = result.problems if dump.is_cut else result.notes
+        messages.append(f"{candidate.path} {dump.problem}.")
 
 
 def describe_problem(path: Path, error: Exception) -> str:
@@ -203,7 +210,7 @@ def save(path: Path, array: np.ndarray[Any, Any]) -> None:
 
 def _write_report(dump: AclDump, section: Section, path: Path, result: ConversionResult) -> str:
     """Write the fields of a report of overflows, and return the sentences on it."""
-    report = report_of(dump.read_data(section))
+    report = parse_report(dump.read_data(section))
     with write_atomically(path, f"The file {path.name}") as temporary:
         temporary.write_text(format_safe_json(json.loads(json.dumps(report)), indent=1) + "\n", "utf-8")
     report_sentences = list(describe_overflows(report, _group_dumps_by_task(dump.path)))

@@ -31,7 +31,7 @@ _WORDS = 4
 """Number of words of the status of a core in version 1 of the new style."""
 
 
-def report_of(data: memoryview) -> Report:
+def parse_report(data: memoryview) -> Report:
     """Return the fields of a report of either style.
 
     Raises:

@@ -75,13 +75,13 @@ class OverflowCheck:
         rows: list[list[Any]] = [[f"{name}_stack_info", split_frames(list_stack_lines(stack))]]
         for side, values in (("input", inputs), ("output", outputs)):
             for place, value in iterate_places(values, f"{name}_{side}"):
-                row = self._make_row(place, value, directory)
+                row = self._create_row(place, value, directory)
                 if row is not None:
                     rows.append(row)
         file.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
         return file
 
-    def _make_row(self, place: str, value: Any, directory: Path) -> list[Any] | None:
+    def _create_row(self, place: str, value: Any, directory: Path) -> list[Any] | None:
         if isinstance(value, torch.Tensor):
             if not value.numel():
                 return None

@@ -114,14 +114,14 @@ class PtdbgRows:
                 array = run.tensor(value)
                 if array.dtype.kind not in "biufc":
                     array = array.astype(np.float32)  # bfloat16, which .npy files do not have
-                yield self._make_row(full, value.dtype, value.shape, self._compute_statistics(array, is_plain)), array
+                yield self._create_row(full, value.dtype, value.shape, self._compute_statistics(array, is_plain)), array
             elif value.dtype in _NUMBERS and not self.filters:
                 top = value.statistics.max
                 number = top == "True" if isinstance(top, str) else top
                 numbers = [number] * (4 if self.version.has_norm else 3)
-                yield self._make_row(full, value.dtype, "[]", numbers), np.array(number)
+                yield self._create_row(full, value.dtype, "[]", numbers), np.array(number)
 
-    def _make_row(self, name: str, dtype: str, shape: Any, statistics: list[Any]) -> list[Any]:
+    def _create_row(self, name: str, dtype: str, shape: Any, statistics: list[Any]) -> list[Any]:
         return [name, self.version.flag, [], dtype, shape, statistics]
 
     def _compute_statistics(self, array: Array, is_plain: bool) -> list[Any]:

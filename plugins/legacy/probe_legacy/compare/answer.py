@@ -16,7 +16,7 @@ from probe_core.store.layout import RunPair
 from probe_legacy.compare import hooks_table, ptdbg_table
 from probe_legacy.compare.dump import LegacyTable
 from probe_legacy.compare.files import write_csv, write_workbook
-from probe_legacy.reading.lines import HOOKS, PTDBG, format_of
+from probe_legacy.reading.lines import HOOKS, PTDBG, detect_format
 
 TOOL_TITLES = {PTDBG: "ptdbg_ascend", HOOKS: "torch_npu.hooks"}
 ANSWER_NAMES = {PTDBG: "as_ptdbg", HOOKS: "as_hooks"}
@@ -71,7 +71,7 @@ class OldTable:
         title, files, rows = TOOL_TITLES[self._tool], [], 0
         for pair in compared.pairing.pairs:
             for path in (pair.target, pair.golden):
-                if format_of(path) != self._tool:
+                if detect_format(path) != self._tool:
                     raise UserError(
                         f"{path} is no dump of {title}, so there is no table of {title} on it.",
                         f"Leave --as {self._tool} out.",
@@ -102,17 +102,17 @@ class OldTable:
         return files
 
 
-def make_ptdbg() -> OldTable:
+def create_ptdbg_answer() -> OldTable:
     """Return the answer with the table of ptdbg_ascend."""
     return OldTable(PTDBG)
 
 
-def make_hooks() -> OldTable:
+def create_hooks_answer() -> OldTable:
     """Return the answer with the table of torch_npu.hooks."""
     return OldTable(HOOKS)
 
 
-def make_hooks_with_shapes() -> OldTable:
+def create_hooks_answer_with_shapes() -> OldTable:
     """Return the answer with the table of torch_npu.hooks that its ``shape_flag`` asked for."""
     return OldTable(HOOKS, with_shapes=True)
 

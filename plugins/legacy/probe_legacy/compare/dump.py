@@ -14,7 +14,7 @@ from probe_recording.reading.tensors import Tensors, open_tensors
 from probe_core.errors import UnreadableTensor
 from probe_core.model import Colour, Kind, Value
 from probe_legacy.compare.groups import OldRow, OldStack, RowGroup, split_by_output, split_by_stack
-from probe_legacy.compare.words import get_entry, get_message
+from probe_legacy.compare.table_texts import get_message, get_table_entry
 from probe_legacy.reading.lines import DamagedRow, read_lines
 from probe_legacy.reading.values import read_row_name
 
@@ -38,18 +38,18 @@ class LegacyTable(NamedTuple):
         columns: The names of the columns.
         rows: The cells.
         release: The release of ptdbg_ascend that wrote such tables.
-        colours: The colours of rows in a workbook, by their index.
+        colors: The colors of rows in a workbook, by their index.
     """
 
     columns: list[str]
     rows: list[Cells]
     release: Release = Release.V2
-    colours: Mapping[int, Colour] = {}
+    colors: Mapping[int, Colour] = {}
 
     @property
     def is_judged(self) -> bool:
         """True if its rows have verdicts; tables of statistics before 6.0 have none."""
-        return not {*get_entry("ptdbg", "verdict"), get_entry("later", "result")}.isdisjoint(self.columns)
+        return not {*get_table_entry("ptdbg", "verdict"), get_table_entry("later", "result")}.isdisjoint(self.columns)
 
     @property
     def suffix(self) -> str:

@@ -19,7 +19,7 @@ DIGITS = 16
 
 
 def write_csv(path: Path, table: LegacyTable) -> None:
-    """Write a table as the tools did: NaN is an empty cell; formulas are neutralised."""
+    """Write a table as the tools did: NaN is an empty cell; formulas are neutralized."""
     with (
         write_atomically(path, f"The table {path.name}") as temporary,
         temporary.open("w", encoding="utf-8", newline="") as file,
@@ -36,7 +36,7 @@ def _convert_cell(value: object) -> object:
 
 
 def write_workbook(path: Path, table: LegacyTable, manager: Manager) -> None:
-    """Write a table as a workbook with its colours.
+    """Write a table as a workbook with its colors.
 
     Raises:
         UserError: No distribution that writes workbooks is installed, or the file cannot be written.
@@ -46,7 +46,7 @@ def write_workbook(path: Path, table: LegacyTable, manager: Manager) -> None:
         writer = reporter.open(temporary, table.columns, len(table.rows))
         try:
             for place, cells in enumerate(table.rows):
-                writer.write([_convert_sheet_cell(value) for value in cells], table.colours.get(place))
+                writer.write([_convert_sheet_cell(value) for value in cells], table.colors.get(place))
             writer.close()
         except BaseException:
             writer.abandon()

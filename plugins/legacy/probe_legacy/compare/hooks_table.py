@@ -13,7 +13,7 @@ from probe_core.errors import UserError
 from probe_legacy.compare.dump import Cells, LegacyTable
 from probe_legacy.compare.groups import OldRow, OldStack, SameNamesRule, align_groups, split_after_output
 from probe_legacy.compare.measures import measure_hooks
-from probe_legacy.compare.words import get_entry, get_message
+from probe_legacy.compare.table_texts import get_message, get_table_entry
 from probe_legacy.reading.hooks import parse_numbers
 from probe_legacy.reading.lines import MAX_LINE_BYTES, DamagedRow, parse_value, read_lines
 from probe_legacy.reading.values import read_row_name
@@ -39,7 +39,7 @@ def create_hooks_table(npu: Path, bench: Path, *, with_shapes: bool = False) -> 
     """
     npu_rows, bench_rows = _read_rows(npu), _read_rows(bench)
     is_numbered = any(drop_running_number(row.name) != row.name for row in npu_rows)
-    columns = [*get_entry("hooks", "names" if is_numbered else "name"), *get_entry("hooks", "rest")]
+    columns = [*get_table_entry("hooks", "names" if is_numbered else "name"), *get_table_entry("hooks", "rest")]
     table = LegacyTable(columns, [])
     try:
         with npu.open("rb") as file, bench.open("rb") as bench_file:

@@ -8,7 +8,7 @@ import numpy as np
 
 from probe_legacy.compare.dump import Release
 from probe_legacy.compare.measures import EPSILON, Array
-from probe_legacy.compare.words import get_entry, get_message
+from probe_legacy.compare.table_texts import get_message, get_table_entry
 
 
 class LaterMeasurement(NamedTuple):
@@ -64,7 +64,7 @@ def measure_later(npu: Array, bench: Array, release: Release) -> LaterMeasuremen
         npu_values, bench_values = (np.where(np.isfinite(values), values, 0.0) for values in (npu_values, bench_values))
         cosine, cosine_message = _compute_cosine(npu_values, bench_values, is_zero, release)
         largest, error_message = _find_largest_error(relative, release)
-        first, second = (np.sum(relative < limit) / relative.size for limit in get_entry("later", "within"))
+        first, second = (np.sum(relative < limit) / relative.size for limit in get_table_entry("later", "within"))
         shares = _format_number(first, release), _format_number(second, release)
         difference = _format_number(np.max(np.abs(npu_values - bench_values)), release)
     return LaterMeasurement(cosine, difference, largest, shares[0], shares[1], error_message or cosine_message)
@@ -101,7 +101,7 @@ def _compute_cosine(npu: Array, bench: Array, is_zero: tuple[bool, bool], releas
     if is_zero[1] or norm_of_bench <= EPSILON:
         return get_message("not_available"), get_message("bench_zero")
     text = _format_number(npu.dot(bench) / (norm * norm_of_bench), release)
-    return (best if float(str(text)) > get_entry("ptdbg", "one_from") else text), ""
+    return (best if float(str(text)) > get_table_entry("ptdbg", "one_from") else text), ""
 
 
 def _find_largest_error(relative: Array, release: Release) -> tuple[object, str]:
@@ -113,7 +113,7 @@ def _find_largest_error(relative: Array, release: Release) -> tuple[object, str]
 
 def _format_number(number: Any, release: Release) -> object:
     """Return a number as a cell: a text with 6 or 12 decimals, or in 6.0 a number with 12."""
-    text = f"{number:.{get_entry('later', 'decimals')[release.value]}f}"
+    text = f"{number:.{get_table_entry('later', 'decimals')[release.value]}f}"
     return float(text) if release >= Release.V6 else text
 
 
@@ -129,9 +129,11 @@ def judge_later(cosine: object, difference: object) -> str:
     if cosine == get_message("unsupported"):
         return missing
     cosine_value, difference_value = float(str(cosine)), float(str(difference))
-    if cosine_value < get_entry("ptdbg", "least_cosine") and difference_value > get_entry("ptdbg", "most_difference"):
+    if cosine_value < get_table_entry("ptdbg", "least_cosine") and difference_value > get_table_entry(
+        "ptdbg", "most_difference"
+    ):
         return "No"
-    is_far = cosine_value < get_entry("later", "least_cosine") or difference_value > get_entry(
+    is_far = cosine_value < get_table_entry("later", "least_cosine") or difference_value > get_table_entry(
         "later", "most_difference"
     )
     return "No" if is_far else "Yes"

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from probe_core.model import Colour
-from probe_legacy.compare.colours import ROWS, choose_colours, convert_to_float
+from probe_core.model.columns import convert_to_float
+from probe_legacy.compare.colors import ROWS, choose_colors, convert_to_number
 from probe_legacy.compare.dump import Cells, LegacyTable, MeasurementError, PtdbgDump, Release, load_arrays
 from probe_legacy.compare.groups import OldRow, RowGroup, align_groups
 from probe_legacy.compare.later_measures import LaterMeasurement, judge_later, measure_later, repeat_text
 from probe_legacy.compare.later_rule import AlikeTensorsRule
-from probe_legacy.compare.words import get_entry, get_message
+from probe_legacy.compare.table_texts import get_message, get_table_entry
 
 Dumps = tuple[PtdbgDump, PtdbgDump]
 MAX_INTEGER_BITS = 64
@@ -30,12 +31,12 @@ def create_later_table(dumps: Dumps, release: Release, fuzzy: bool) -> LegacyTab
     """
     make = _choose_cell_writer(dumps)(dumps, release)
     has_stacks = all(dump.has_stacks for dump in dumps)
-    columns = [*get_entry("ptdbg", "names"), *make.columns]
+    columns = [*get_table_entry("ptdbg", "names"), *make.columns]
     if has_stacks:
-        columns.append(get_entry("ptdbg", "stack"))
+        columns.append(get_table_entry("ptdbg", "stack"))
     rule = AlikeTensorsRule(release, fuzzy=fuzzy)
     rows: list[Cells] = []
-    colours: dict[int, Colour] = {}
+    colors: dict[int, Colour] = {}
     for group, partner in align_groups(dumps[0].iterate_groups(), dumps[1].iterate_groups(), rule):
         first = len(rows)
         for index, (row, bench_row) in enumerate(_pair_rows(group, partner)):
@@ -45,11 +46,11 @@ def create_later_table(dumps: Dumps, release: Release, fuzzy: bool) -> LegacyTab
                 frames = group.frames if is_told else None
                 cells.append(None if frames is None else str(frames))
             rows.append(cells)
-        if release >= Release.V6 and (partner is not None or make.colours_all):
-            group_colours = choose_colours(columns, rows[first:])
-            colours.update({first + place: colour for place, colour in group_colours.items()})
+        if release >= Release.V6 and (partner is not None or make.colors_all):
+            group_colors = choose_colors(columns, rows[first:])
+            colors.update({first + place: color for place, color in group_colors.items()})
     _convert_columns(columns, rows)
-    return LegacyTable(columns, rows, release, colours)
+    return LegacyTable(columns, rows, release, colors)
 
 
 def _pair_rows(group: RowGroup, partner: RowGroup | None) -> Rows:
@@ -82,17 +83,17 @@ class _CellWriter(ABC):
 
     Attributes:
         columns: The columns after the names, dtypes and shapes.
-        colours_all: True if rows without a partner may be coloured.
+        colors_all: True if rows without a partner may be colored.
     """
 
     columns: list[str]
-    colours_all = False
+    colors_all = False
 
     def __init__(self, dumps: Dumps, release: Release) -> None:
         self.dumps, self.release = dumps, release
-        names = get_entry("later", "statistics")[: 3 if release is Release.V3 else 4]
+        names = get_table_entry("later", "statistics")[: 3 if release is Release.V3 else 4]
         self.count = len(names)
-        self.statistics = [f"{side} {name}" for side in get_entry("later", "sides") for name in names]
+        self.statistics = [f"{side} {name}" for side in get_table_entry("later", "sides") for name in names]
 
     @abstractmethod
     def write_cells(self, row: OldRow, bench_row: OldRow | None) -> Cells:
@@ -108,13 +109,18 @@ class _CellWriter(ABC):
 class _TensorCellWriter(_CellWriter):
     """Measurements of tensors, statistics and the verdict on them."""
 
-    colours_all = True
+    colors_all = True
 
     def __init__(self, dumps: Dumps, release: Release) -> None:
         super().__init__(dumps, release)
-        shares = get_entry("later", "shares") if release >= Release.V4 else []
-        self._measures = len(get_entry("later", "metrics")) + len(shares)
-        self.columns = [*get_entry("later", "metrics"), *shares, *self.statistics, *get_entry("ptdbg", "verdict")]
+        shares = get_table_entry("later", "shares") if release >= Release.V4 else []
+        self._measures = len(get_table_entry("later", "metrics")) + len(shares)
+        self.columns = [
+            *get_table_entry("later", "metrics"),
+            *shares,
+            *self.statistics,
+            *get_table_entry("ptdbg", "verdict"),
+        ]
 
     def write_cells(self, row: OldRow, bench_row: OldRow | None) -> Cells:
         """Return measurements, statistics, verdict and message."""
@@ -146,9 +152,9 @@ class _StatisticsCellWriter(_CellWriter):
     def __init__(self, dumps: Dumps, release: Release) -> None:
         super().__init__(dumps, release)
         self._judges = release >= Release.V6
-        self.columns = [*get_entry("later", "differences")[: self.count], *self.statistics]
+        self.columns = [*get_table_entry("later", "differences")[: self.count], *self.statistics]
         if self._judges:
-            self.columns += [get_entry("later", "result"), get_entry("ptdbg", "verdict")[1]]
+            self.columns += [get_table_entry("later", "result"), get_table_entry("ptdbg", "verdict")[1]]
 
     def write_cells(self, row: OldRow, bench_row: OldRow | None) -> Cells:
         """Return differences, statistics and in 6.0 verdict and message."""
@@ -161,14 +167,14 @@ class _StatisticsCellWriter(_CellWriter):
                 npu_number, bench_number = convert_to_float(npu_value), convert_to_float(bench_value)
                 is_far |= abs(npu_number - bench_number) / (
                     max(abs(npu_number), abs(bench_number)) + 1e-10
-                ) > get_entry("later", "order")
+                ) > get_table_entry("later", "order")
             else:
                 differences.append(get_message("not_available"))
         if not self._judges:
             return [*differences, *statistics]
         if bench_row is None:
             return [*differences, *statistics, get_message("not_available"), get_message("no_bench")]
-        judgement = (get_entry("later", "warning"), get_entry("later", "warned")) if is_far else ("", "")
+        judgement = (get_table_entry("later", "warning"), get_table_entry("later", "warned")) if is_far else ("", "")
         return [*differences, *statistics, *judgement]
 
 
@@ -177,14 +183,14 @@ class _ChecksumCellWriter(_CellWriter):
 
     def __init__(self, dumps: Dumps, release: Release) -> None:
         super().__init__(dumps, release)
-        self.columns = [*get_entry("later", "checksums"), get_entry("later", "result")]
+        self.columns = [*get_table_entry("later", "checksums"), get_table_entry("later", "result")]
 
     def write_cells(self, row: OldRow, bench_row: OldRow | None) -> Cells:
         """Return both checksums and whether they are equal."""
         missing = get_message("not_available")
         if bench_row is None:
             return [row.checksum or missing, missing, missing]
-        verdict = get_entry("later", "same" if row.checksum == bench_row.checksum else "different")
+        verdict = get_table_entry("later", "same" if row.checksum == bench_row.checksum else "different")
         return [row.checksum, bench_row.checksum, verdict]
 
 
@@ -212,4 +218,4 @@ def _convert_columns(columns: Sequence[str], rows: Sequence[Cells]) -> None:
             cells: list[Any] = [row[place] for row in rows]
             if {int, float} == set(map(type, cells)):
                 for row in rows:
-                    row[place] = convert_to_float(row[place])
+                    row[place] = convert_to_number(row[place])

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from probe_legacy.compare.words import get_entry, get_message
+from probe_legacy.compare.table_texts import get_message, get_table_entry
 
 Array = np.ndarray[Any, Any]
 EPSILON = float(np.finfo(float).eps)
@@ -44,7 +44,7 @@ def _compute_cosine(npu: Array, bench: Array) -> tuple[str, str]:
     if np.isnan(cosine):
         return get_message("not_available"), get_message("nan")
     text = f"{cosine:.6f}"
-    return ("1.0" if float(text) > get_entry("ptdbg", "one_from") else text), ""
+    return ("1.0" if float(text) > get_table_entry("ptdbg", "one_from") else text), ""
 
 
 def _compute_difference(npu: Array, bench: Array) -> str:
@@ -59,8 +59,8 @@ def judge_ptdbg(cosine: object, difference: object) -> str:
         return missing
     if shapes in (cosine, difference):
         return get_message("shapes_verdict")
-    far = float(str(difference)) > get_entry("ptdbg", "most_difference")
-    return "No" if far and float(str(cosine)) < get_entry("ptdbg", "least_cosine") else "Yes"
+    far = float(str(difference)) > get_table_entry("ptdbg", "most_difference")
+    return "No" if far and float(str(cosine)) < get_table_entry("ptdbg", "least_cosine") else "Yes"
 
 
 def measure_hooks(npu: Array, bench: Array) -> tuple[object, object, object]:

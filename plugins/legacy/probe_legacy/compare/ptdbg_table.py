@@ -20,7 +20,7 @@ from probe_legacy.compare.dump import (
 from probe_legacy.compare.groups import OldRow, align_groups
 from probe_legacy.compare.later_table import create_later_table, list_names
 from probe_legacy.compare.measures import judge_ptdbg, measure_ptdbg
-from probe_legacy.compare.words import get_entry, get_message
+from probe_legacy.compare.table_texts import get_message, get_table_entry
 
 __all__ = ["create_ptdbg_table", "format_advice"]
 
@@ -49,17 +49,17 @@ def _create_first_table(dumps: tuple[PtdbgDump, PtdbgDump]) -> LegacyTable:
     """Return the table of 2.3."""
     has_statistics = all(dump.has_statistics for dump in dumps)
     has_stacks = all(dump.has_stacks for dump in dumps)
-    columns = [*get_entry("ptdbg", "names"), *get_entry("ptdbg", "metrics")]
+    columns = [*get_table_entry("ptdbg", "names"), *get_table_entry("ptdbg", "metrics")]
     if has_statistics:
-        columns += get_entry("ptdbg", "statistics")
-    columns += get_entry("ptdbg", "verdict")
+        columns += get_table_entry("ptdbg", "statistics")
+    columns += get_table_entry("ptdbg", "verdict")
     if has_stacks:
-        columns.append(get_entry("ptdbg", "stack"))
+        columns.append(get_table_entry("ptdbg", "stack"))
     rows: list[Cells] = []
     for group, partner in align_groups(dumps[0].iterate_groups(), dumps[1].iterate_groups()):
         for index, row in enumerate(group.rows):
             bench_row = partner.rows[index] if partner else None
-            cells = _make_cells(row, bench_row, dumps, has_statistics)
+            cells = _create_cells(row, bench_row, dumps, has_statistics)
             if has_stacks:
                 is_first = index == 0 and group.frames is not None and (partner is None or partner.frames is not None)
                 cells.append(str(group.frames) if is_first else "")
@@ -67,7 +67,7 @@ def _create_first_table(dumps: tuple[PtdbgDump, PtdbgDump]) -> LegacyTable:
     return LegacyTable(columns, rows)
 
 
-def _make_cells(
+def _create_cells(
     row: OldRow, bench_row: OldRow | None, dumps: tuple[PtdbgDump, PtdbgDump], has_statistics: bool
 ) -> Cells:
     missing = get_message("not_available")

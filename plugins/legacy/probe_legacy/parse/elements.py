@@ -57,9 +57,7 @@ def compare(left: Array, right: Array, absolute: float, relative: float, count: 
                 _read_block(array, begin, min(BLOCK, result.total - begin), dtype) for array in flat
             )
             difference = np.abs(left_block - right_block)
-            is_close = (difference <= absolute + relative * np.abs(right_block)) | (left_block == right_block)
-            is_close &= np.isfinite(right_block) | (left_block == right_block)
-            (places,) = np.nonzero(~is_close)
+            places = _find_wrong(left_block, right_block, difference, absolute + relative * np.abs(right_block))
             wrong += len(places)
             for place in places[: count - len(result.wrong)]:
                 result.wrong.append((begin + int(place), left_block[place], right_block[place], difference[place]))
@@ -79,6 +77,13 @@ def compare(left: Array, right: Array, absolute: float, relative: float, count: 
             result.error_ratio = wrong / result.total
     result.all_close = not wrong
     return result
+
+
+def _find_wrong(left: Array, right: Array, difference: Array, tolerance: Array) -> Array:
+    """Return the places at which two blocks differ by more than the tolerance; infinities must be equal."""
+    is_close = np.isfinite(right) & (difference <= tolerance)
+    (places,) = np.nonzero(~(is_close | (left == right)))
+    return places
 
 
 def _read_block(array: Array, begin: int, count: int, dtype: type) -> Array:

@@ -27,7 +27,7 @@ def find_operators(aten: str) -> Sequence[str]:
     return [name] if stripped == name else [name, *table["operators"].get(stripped, [stripped])]
 
 
-def place_of(aten: str, operator: str, path: str) -> str | None:
+def find_place(aten: str, operator: str, path: str) -> str | None:
     """Return the place of an argument in the API operator; None if the API operator has no such argument.
 
     Args:

@@ -47,7 +47,7 @@ class DamagedRow(ValueError):
     """An error for a row that violates the format. Its message is the predicate of a sentence about the row."""
 
 
-def format_of(path: Path) -> str | None:
+def detect_format(path: Path) -> str | None:
     """Detect the format of a file from its first lines: ``ptdbg``, ``hooks`` or ``pickle``; None if unknown."""
     try:
         check_regular(path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from probe_legacy.reading.hooks import HooksRun
-from probe_legacy.reading.lines import HOOKS, PICKLE, PTDBG, format_of, refuse_pickle
+from probe_legacy.reading.lines import HOOKS, PICKLE, PTDBG, detect_format, refuse_pickle
 from probe_legacy.reading.ptdbg import PtdbgRun
 
 FORMAT_CONFIDENCE = 90
@@ -16,7 +16,7 @@ class PtdbgReader:
 
     def sniff(self, path: Path) -> int:
         """Return the confidence, from 0 to 100, that a file was written by ptdbg_ascend."""
-        return FORMAT_CONFIDENCE if format_of(path) == PTDBG else 0
+        return FORMAT_CONFIDENCE if detect_format(path) == PTDBG else 0
 
     def open(self, path: Path) -> PtdbgRun:
         """Return the run in a file."""
@@ -28,10 +28,10 @@ class HooksReader:
 
     def sniff(self, path: Path) -> int:
         """Return the confidence, from 0 to 100, that a file was written by torch_npu.hooks."""
-        return FORMAT_CONFIDENCE if format_of(path) in (HOOKS, PICKLE) else 0
+        return FORMAT_CONFIDENCE if detect_format(path) in (HOOKS, PICKLE) else 0
 
     def open(self, path: Path) -> HooksRun:
         """Return the run in a file."""
-        if format_of(path) == PICKLE:
+        if detect_format(path) == PICKLE:
             raise refuse_pickle(path)
         return HooksRun(path)

@@ -157,14 +157,10 @@ def _check(ctx: click.Context, workers: int, **given: Any) -> int:
     dump = find_dump_file(given.pop("dump"))
     fail_on = given.pop("fail_on")
     del given["config"]
-    limit = MAX_PROCESSES_PER_DEVICE * max(1, len(devices))
-    if workers > limit:
-        console.warn(f"{workers} processes are more than {MAX_PROCESSES_PER_DEVICE} per device; {limit} are used.")
-        workers = limit
     plan = CheckPlan(
         dump=dump,
         time_stamp=get_time_stamp(),
-        workers=workers,
+        workers=_limit_workers(workers, len(devices)),
         settings=settings,
         **given,
     )
@@ -174,6 +170,18 @@ def _check(ctx: click.Context, workers: int, **given: Any) -> int:
     except CheckInterrupted as stop:
         console.note(f"To resume, add: --result-csv-path {shlex.quote(str(stop.result))}")
         raise
+    return _report(ctx, checked, fail_on)
+
+
+def _limit_workers(workers: int, device_count: int) -> int:
+    limit = MAX_PROCESSES_PER_DEVICE * max(1, device_count)
+    if workers > limit:
+        console.warn(f"{workers} processes are more than {MAX_PROCESSES_PER_DEVICE} per device; {limit} are used.")
+    return min(workers, limit)
+
+
+def _report(ctx: click.Context, checked: CheckSummary, fail_on: str | None) -> int:
+    """Print the summary of a finished check, and return the exit code."""
     words.print_summary(checked)
     if checked.is_broken:
         console.error(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 import sys
+from collections import Counter
 from dataclasses import fields
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -31,6 +32,16 @@ _SHOWN_NUMBERS = (("cosine", "cosine"), ("max_abs_error", "max abs error"), ("th
                   ("ulp_max", "max ulp"))  # fmt: skip
 
 
+def _print_skip_reasons(reasons: Counter[str]) -> None:
+    if reasons:
+        show("  skipped because:")
+    for reason, count in reasons.most_common(MAX_SHOWN_REASONS):
+        show(f"    {count:,} × {make_printable(reason, 160)}")
+    if unshown := reasons.most_common()[MAX_SHOWN_REASONS:]:
+        rest = sum(count for _, count in unshown)
+        show(f"    {rest:,} for {format_count(len(unshown), 'other reason')}, which the result states")
+
+
 def print_summary(summary: CheckSummary) -> None:
     """Print the summary of a pre-check."""
     calls, apis = "call" if summary.total == 1 else "calls", "API" if len(summary.apis) == 1 else "APIs"
@@ -55,13 +66,7 @@ def print_summary(summary: CheckSummary) -> None:
         _print_failed(results, summary.apis[api], summary.plan)
     if len(by_api) > MAX_SHOWN_APIS:
         show(f"    and more calls, of {format_count(len(by_api) - MAX_SHOWN_APIS, 'other API')}; see the result")
-    if summary.reasons:
-        show("  skipped because:")
-    for reason, count in summary.reasons.most_common(MAX_SHOWN_REASONS):
-        show(f"    {count:,} × {make_printable(reason, 160)}")
-    if unshown := summary.reasons.most_common()[MAX_SHOWN_REASONS:]:
-        rest = sum(count for _, count in unshown)
-        show(f"    {rest:,} for {format_count(len(unshown), 'other reason')}, which the result states")
+    _print_skip_reasons(summary.reasons)
     if summary.error_directory is not None:
         show(f"  data of calls that did not pass: {summary.error_directory}")
     show(f"  wrote {summary.files.result}")

@@ -26,7 +26,7 @@ def is_supported(tensor: torch.Tensor) -> bool:
     )
 
 
-def copy_of(tensor: torch.Tensor) -> torch.Tensor:
+def copy_tensor(tensor: torch.Tensor) -> torch.Tensor:
     """Return a copy in new memory with the same strides, outside of the autograd graph."""
     source = tensor.detach()
     if source.is_conj() or source.is_neg() or not source.numel():

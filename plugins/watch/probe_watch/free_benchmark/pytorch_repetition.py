@@ -13,7 +13,7 @@ from probe_recording.api import InterceptedCall
 from probe_watch.free_benchmark.arguments import UnsupportedTensor, choose_change, map_tensors
 from probe_watch.free_benchmark.pytorch_arguments import (
     attach_leaf,
-    copy_of,
+    copy_tensor,
     create_leaf,
     is_supported,
     iterate_torch_tensors,
@@ -166,7 +166,7 @@ class _Builder:
 
     def _copy_tensor(self, tensor: torch.Tensor) -> torch.Tensor:
         if not self._keeps_graph:
-            return self._attach_to_leaf(self._raise_precision(copy_of(tensor)), tensor)
+            return self._attach_to_leaf(self._raise_precision(copy_tensor(tensor)), tensor)
         raised = self._raise_precision(tensor)
         return raised.clone() if raised is tensor else raised
 

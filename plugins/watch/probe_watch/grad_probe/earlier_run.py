@@ -12,8 +12,8 @@ from probe_watch.grad_probe.names import (
     PACKED_NAME,
     STEP_NAME,
     SUMMARY_NAME,
-    make_packed_path,
-    make_summary_path,
+    get_packed_path,
+    get_summary_path,
     parse_number,
     step_directory,
 )
@@ -39,7 +39,7 @@ def remove_earlier_steps(directory: Path, first_step: int) -> int:
 
 def remove_step(directory: Path, step: int) -> bool:
     """Remove the files of a step and return True if there were any."""
-    files = [make_summary_path(directory, step), make_packed_path(directory, step)]
+    files = [get_summary_path(directory, step), get_packed_path(directory, step)]
     signs = step_directory(directory, step)
     if signs.is_dir() and not signs.is_symlink():
         files += [path for path in signs.iterdir() if path.suffix in (NPY_SUFFIX, OLD_SUFFIX, ".part")]

@@ -16,12 +16,12 @@ RANK_NAME = re.compile(r"rank(\d{1,9})")
 _UNSAFE_CHARACTERS = re.compile(r'[\x00-\x1f\x7f/\\%:*?"<>|\ud800-\udfff]')
 
 
-def make_summary_path(rank_directory: Path, step: int) -> Path:
+def get_summary_path(rank_directory: Path, step: int) -> Path:
     """Return the path of the csv of a step."""
     return rank_directory / f"grad_summary_{step}.csv"
 
 
-def make_packed_path(rank_directory: Path, step: int) -> Path:
+def get_packed_path(rank_directory: Path, step: int) -> Path:
     """Return the path of the packed signs of a step."""
     return rank_directory / f"grad_directions_{step}.safetensors"
 
@@ -31,12 +31,12 @@ def step_directory(rank_directory: Path, step: int) -> Path:
     return rank_directory / f"step{step}"
 
 
-def make_rank_path(root: Path, rank: int) -> Path:
+def get_rank_path(root: Path, rank: int) -> Path:
     """Return the directory of a rank."""
     return root / f"rank{rank}"
 
 
-def make_direction_file_name(parameter: str, suffix: str = NPY_SUFFIX) -> str:
+def format_direction_file_name(parameter: str, suffix: str = NPY_SUFFIX) -> str:
     """Return the name of the file with the signs of a parameter.
 
     It is the name of the parameter with characters that file names cannot have as ``%2F``. A name that is too

@@ -18,7 +18,7 @@ from probe_recording.values.arrays import Array
 
 from probe_core.errors import UnreadableTensor
 from probe_core.files.atomic import AtomicFile
-from probe_watch.grad_probe.names import make_packed_path
+from probe_watch.grad_probe.names import get_packed_path
 
 FORMAT_NAME = "probe-gradient-signs"
 VERSION = "1"
@@ -47,7 +47,7 @@ class PackedWriter:
         self._entries: dict[str, Any] = {}
         self._shapes: dict[str, list[int]] = {}
         self._position = 0
-        self._atomic = AtomicFile(make_packed_path(directory, step))
+        self._atomic = AtomicFile(get_packed_path(directory, step))
         self._file: BinaryIO = self._atomic.temporary.open("r+b")
         self._file.seek(self._data_start)
 

@@ -18,7 +18,7 @@ from probe_core.errors import UserError, describe_error, find_nearest_names, for
 from probe_core.files.atomic import make_directory, remove_leftovers
 from probe_watch.grad_probe.earlier_run import remove_earlier_steps, remove_step
 from probe_watch.grad_probe.measurement import MeasuredGradient
-from probe_watch.grad_probe.names import make_rank_path
+from probe_watch.grad_probe.names import get_rank_path
 from probe_watch.grad_probe.settings import GradSettings
 from probe_watch.grad_probe.step_writer import StepWriter
 
@@ -147,7 +147,7 @@ class GradRecorder(TaskRecorder):
     def _prepare(self) -> None:
         """Lock the rank's directory and remove the files of an earlier run; do nothing if that is done."""
         rank = self.process.rank
-        directory = make_rank_path(self.config.dump_path, rank)
+        directory = get_rank_path(self.config.dump_path, rank)
         if directory == self._directory:
             return
         self._release()

@@ -16,9 +16,9 @@ from probe_watch.grad_probe.names import (
     OLD_SUFFIX,
     RANK_NAME,
     SUMMARY_NAME,
-    make_direction_file_name,
-    make_packed_path,
-    make_summary_path,
+    format_direction_file_name,
+    get_packed_path,
+    get_summary_path,
     parse_number,
     step_directory,
 )
@@ -57,13 +57,13 @@ class StepSigns:
         self._packed: PackedSigns | None = None
         self._problem: UnreadableTensor | None = None
         try:
-            self._packed = PackedSigns(make_packed_path(directory, step))
+            self._packed = PackedSigns(get_packed_path(directory, step))
         except FileNotFoundError:
             pass
         except UnreadableTensor as error:
             self._problem = error
         except (OSError, ValueError) as error:
-            self._problem = UnreadableTensor(f"{make_packed_path(directory, step).name}: {error}")
+            self._problem = UnreadableTensor(f"{get_packed_path(directory, step).name}: {error}")
 
     def load(self, parameter: str) -> Signs | None:
         """Return the signs of a parameter; None if there is no file of them.
@@ -73,13 +73,13 @@ class StepSigns:
         Raises:
             UnreadableTensor: The file is damaged, or is one of msprobe 1.0.4 that only unpickling could read.
         """
-        for name in dict.fromkeys((make_direction_file_name(parameter), f"{parameter}.npy")):
+        for name in dict.fromkeys((format_direction_file_name(parameter), f"{parameter}.npy")):
             if Path(name).name == name:
                 with suppress(FileNotFoundError):
                     return _read_npy(self._directory / name)
         if self._packed is not None and parameter in self._packed:
             return self._read_packed(self._packed, parameter)
-        old = self._directory / make_direction_file_name(parameter, OLD_SUFFIX)
+        old = self._directory / format_direction_file_name(parameter, OLD_SUFFIX)
         if old.exists():
             raise UnreadableTensor(
                 f"{old.name} is a file of msprobe 1.0.4, which probe does not load; save its tensor as .npy"
@@ -125,7 +125,7 @@ class RankRun:
 
     def read_step_summary(self, step: int) -> list[SummaryRow]:
         """Return the rows of the csv of a step."""
-        return read_summary(make_summary_path(self.directory, step))
+        return read_summary(get_summary_path(self.directory, step))
 
     def open_signs(self, step: int) -> StepSigns:
         """Return the signs of a step."""
@@ -133,7 +133,7 @@ class RankRun:
 
     def has_signs(self, step: int) -> bool:
         """Return True if a step has files of signs."""
-        return step_directory(self.directory, step).is_dir() or make_packed_path(self.directory, step).is_file()
+        return step_directory(self.directory, step).is_dir() or get_packed_path(self.directory, step).is_file()
 
 
 def open_run(root: Path) -> dict[int, RankRun]:

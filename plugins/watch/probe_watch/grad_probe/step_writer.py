@@ -10,7 +10,7 @@ from probe_recording.values.arrays import Array
 
 from probe_core.files.atomic import make_directory, refuse_link, replace_file
 from probe_watch.grad_probe.measurement import MeasuredGradient
-from probe_watch.grad_probe.names import make_direction_file_name, make_summary_path, step_directory
+from probe_watch.grad_probe.names import format_direction_file_name, get_summary_path, step_directory
 from probe_watch.grad_probe.packed import PackedWriter
 from probe_watch.grad_probe.settings import GradSettings
 from probe_watch.grad_probe.summary_file import format_csv_row, list_columns, write_csv
@@ -34,7 +34,7 @@ class StepWriter:
     ) -> None:
         refuse_link(directory)
         make_directory(directory)
-        self._csv = make_summary_path(directory, step)
+        self._csv = get_summary_path(directory, step)
         self._rows = [list_columns(settings)]
         self._npy_directory = step_directory(directory, step) if settings.writes_npy else None
         if self._npy_directory is not None:
@@ -46,7 +46,7 @@ class StepWriter:
         """Write one gradient."""
         if gradient.is_positive is not None:
             if self._npy_directory is not None:
-                _write_npy(self._npy_directory / make_direction_file_name(parameter), gradient.is_positive)
+                _write_npy(self._npy_directory / format_direction_file_name(parameter), gradient.is_positive)
             if self._packed is not None:
                 self._packed.add(parameter, gradient.is_positive)
         self._rows.append(format_csv_row(parameter, gradient.statistics))

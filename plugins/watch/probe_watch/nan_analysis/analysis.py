@@ -25,7 +25,7 @@ from probe_watch.nan_analysis.findings import (
     RankRecord,
 )
 from probe_watch.nan_analysis.levels import find_levels
-from probe_watch.nan_analysis.marks import InfinitySource, Marks, ValueMark, mark_values, print_of
+from probe_watch.nan_analysis.marks import InfinitySource, Marks, ValueMark, get_print, mark_values
 from probe_watch.nan_analysis.non_finite import NonFinite, find_non_finite
 
 
@@ -166,7 +166,7 @@ class _Describer:
             if self.marks[rank].marks[candidate] == ValueMark.GIVEN:
                 intended_slot = self._get_slot(rank, candidate)
                 if intended_slot.side.is_source and intended_slot.value.kind is Kind.TENSOR:
-                    return NonFiniteOrigin.INFINITY, sources.get(print_of(intended_slot))
+                    return NonFiniteOrigin.INFINITY, sources.get(get_print(intended_slot))
         has_argument = any(self._is_argument(rank, candidate) for candidate in lines)
         return NonFiniteOrigin.ARGUMENT if has_argument else NonFiniteOrigin.COMPUTED, None
 

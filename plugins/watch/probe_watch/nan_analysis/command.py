@@ -76,7 +76,7 @@ def iterate_analyses(
         for rank in _list_ranks_without_record(path / name, files):
             console.warn(f"rank {rank} has no record of calls and is left out")
         with console.show_progress(), _open_runs(files, manager, framework) as runs:
-            analysis = analyze_step(runs, name or _step_of(path))
+            analysis = analyze_step(runs, name or _find_step_name(path))
             if all(rank.unknown == rank.tensors for rank in analysis.ranks.values()):
                 raise UserError(
                     f"{path / name} holds no statistics of tensors, so no value can be examined.",
@@ -103,7 +103,7 @@ def _open_runs(files: Mapping[int, Path], manager: Manager, framework: str | Non
         yield runs
 
 
-def _step_of(path: Path) -> str:
+def _find_step_name(path: Path) -> str:
     """Return the name of the step directory in a path; empty if there is none."""
     parts = reversed(path.resolve().parts)
     return next((part for part in parts if part.startswith("step") and part[4:].isdecimal()), "")

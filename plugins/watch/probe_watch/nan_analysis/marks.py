@@ -35,7 +35,7 @@ class ValueMark(IntEnum):
     ABSORBED = 3
     """All calls that read it return finite floating-point numbers."""
     OVERWRITTEN = 4
-    """Memory that is not initialised, or is overwritten before it is read."""
+    """Memory that is not initialized, or is overwritten before it is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class InfinitySource:
 
 
 Print = tuple[str, str]
-"""Maximum and minimum of a value as texts, by which it is recognised where another call reads it."""
+"""Maximum and minimum of a value as texts, by which it is recognized where another call reads it."""
 
 
 @dataclass(slots=True)
@@ -92,7 +92,7 @@ class _Call:
         inputs: The non-finite tensors that it reads.
         outputs: The non-finite values that it returns.
         asked: Kinds of infinities that its arguments request.
-        unfilled: Uninitialised memory that it returns.
+        unfilled: Uninitialized memory that it returns.
         is_known: True if all tensors that it returns were recorded with statistics.
     """
 
@@ -148,7 +148,7 @@ def _call(run: Run, rank: int, number: int, values: NonFinite, marks: Array) -> 
         if place in overwritten:
             marks[first + place] = ValueMark.OVERWRITTEN
             if not slot.side.is_source:
-                unfilled.add(print_of(slot))
+                unfilled.add(get_print(slot))
         elif not slot.side.is_source:
             outputs.append(_create_leaf(first + place, slot, kinds))
         elif slot.value.kind is Kind.TENSOR:
@@ -166,17 +166,17 @@ def _mark_outputs(record: Record) -> Array:
 
 
 def _create_leaf(line: int, slot: Slot, kinds: frozenset[str]) -> _Leaf:
-    return _Leaf(line, slot, print_of(slot), kinds)
+    return _Leaf(line, slot, get_print(slot), kinds)
 
 
-def print_of(slot: Slot) -> Print:
+def get_print(slot: Slot) -> Print:
     """Return the fingerprint of a value, which views and other arrangements share."""
     high, low = (str(number).lower() for number in slot.value.statistics[:2])
     return high, low
 
 
 def _exclude_unfilled_views(calls: Iterable[_Call], marks: Array) -> Iterator[_Call]:
-    """Yield the calls except views of memory that is not initialised, whose values are marked."""
+    """Yield the calls except views of memory that is not initialized, whose values are marked."""
     unfilled: set[Print] = set()
     for call in calls:
         leaves = [*call.inputs, *call.outputs]

@@ -103,7 +103,7 @@ def iterate_coverage(analysis: NonFiniteAnalysis) -> Iterator[str]:
     for mark, description in (
         (ValueMark.GIVEN, "with intentional infinities: arguments, masks and values computed from them"),
         (ValueMark.ABSORBED, "not finite, and read only by calls that return finite numbers"),
-        (ValueMark.OVERWRITTEN, "not finite in memory that is not initialised or is overwritten"),
+        (ValueMark.OVERWRITTEN, "not finite in memory that is not initialized or is overwritten"),
     ):
         if count := sum(rank.marks[mark] for rank in ranks):
             yield f"{format_count(count, 'value')} {description}"

@@ -6,7 +6,7 @@ import struct
 from typing import Any
 
 import pytest
-from probe_legacy.acl.debug import describe_overflows, report_of
+from probe_legacy.acl.debug import describe_overflows, parse_report
 from probe_legacy.acl.wire import DamagedDump
 from support.runs import acl_dumps as acl
 
@@ -18,14 +18,16 @@ UNITS = {
 
 def told(data: bytes, **dumps: list[str]) -> list[str]:
     return list(
-        describe_overflows(report_of(memoryview(data)), {"45": [], **{key[1:]: names for key, names in dumps.items()}})
+        describe_overflows(
+            parse_report(memoryview(data)), {"45": [], **{key[1:]: names for key, names in dumps.items()}}
+        )
     )
 
 
 @pytest.mark.parametrize(("unit", "name"), list(enumerate(["DHA Atomic Add", "L2 Atomic Add", "AI Core"])))
 def test_the_old_style(unit: int, name: str) -> None:
     data = acl.old_report(unit, task=9, stream=8, model=7, status=33)
-    report: Any = report_of(memoryview(data))
+    report: Any = parse_report(memoryview(data))
     assert list(report) == ["DHA Atomic Add", "L2 Atomic Add", "AI Core"]
     assert [other for other, fields in report.items() if fields["status"]] == [name]
     fields = report[name]
@@ -42,7 +44,7 @@ def test_the_old_style(unit: int, name: str) -> None:
 def test_the_new_style(kind: int) -> None:
     name, count = UNITS[kind]
     data = acl.new_report(kind, [*range(1, count + 1), 64])
-    report: Any = report_of(memoryview(data))
+    report: Any = parse_report(memoryview(data))
     assert report["head"] == {
         "magic": "0x5a5a5a5a", "version": 0, "valid": 1, "acc_type": kind, "rsv": 0, "data_len": 8 * (count + 1)
     }  # fmt: skip
@@ -61,7 +63,7 @@ def test_four_words_of_status() -> None:
         "0x0, 0x1, 0x0, 0x2. 2 dumps are of task 3; the first is A.a.3.0.1."
     )
     with pytest.raises(DamagedDump, match="too short for the fields of AI Core"):
-        report_of(memoryview(data[:-1]))
+        parse_report(memoryview(data[:-1]))
 
 
 def test_no_overflow_and_no_report() -> None:
@@ -86,4 +88,4 @@ def test_no_overflow_and_no_report() -> None:
 )
 def test_hostile_reports(data: bytes, reason: str) -> None:
     with pytest.raises(DamagedDump, match=reason):
-        report_of(memoryview(data))
+        parse_report(memoryview(data))

@@ -69,11 +69,11 @@ Row = dict[str, Any]
 
 
 class Sheet(NamedTuple):
-    """A table that was read: its columns, its rows and the colours of the rows."""
+    """A table that was read: its columns, its rows and the colors of the rows."""
 
     columns: list[str]
     rows: list[Row]
-    colours: list[str]
+    colors: list[str]
 
 
 def read_csv(path: Path) -> Sheet:
@@ -170,8 +170,8 @@ def test_a_table_is_that_of_the_tool(dumps: Path, made: Callable[[str], tuple[Le
         assert {row["Err_message"] for row in more} == {KNOWN[name]["probe"].replace("\\", "")}
         used.add(name)
     assert len(own.rows) >= len(wanted.rows)
-    if wanted.colours:
-        assert own.colours == wanted.colours
+    if wanted.colors:
+        assert own.colors == wanted.colors
     advice = (dumps / table).with_name(ADVICE)
     if advice.exists():
         tool, probe = advice.read_text(), ptdbg_table.format_advice(made_table)
@@ -191,8 +191,8 @@ def test_every_entry_is_of_a_table() -> None:
 
 
 def test_red_rows_are_in_a_workbook_of_the_tool(dumps: Path) -> None:
-    colours = read_workbook(dumps / "ptdbg60_all/expected/compare_result.xlsx").colours
-    assert {"FFFF0000", "00000000"} == set(colours)
+    colors = read_workbook(dumps / "ptdbg60_all/expected/compare_result.xlsx").colors
+    assert {"FFFF0000", "00000000"} == set(colors)
 
 
 def test_the_dump_of_another_tools_unit_tests(dumps: Path, tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_whole_numbers_beyond_all_dtypes_are_infinite(tmp_path: Path) -> None:
     npu, bench = (calls([row(name, value, 1, 2**63, 1.0)]) for value in (most, -most))
     made = table(tmp_path, npu, bench)
     assert made.rows[0][6:10] == [float("inf"), 0, 0, 0.0]
-    assert made.colours == {0: Colour.RED, 1: Colour.RED}
+    assert made.colors == {0: Colour.RED, 1: Colour.RED}
 
 
 def test_checksums_of_6(tmp_path: Path) -> None:

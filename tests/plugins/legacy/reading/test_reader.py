@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from probe_legacy.plugin import probe_readers
 from probe_legacy.reading import run as run_module
-from probe_legacy.reading.lines import HOOKS, PICKLE, PTDBG, format_of
+from probe_legacy.reading.lines import HOOKS, PICKLE, PTDBG, detect_format
 from probe_legacy.reading.names import drop_number, parse_ptdbg_name, parse_unnumbered_name
 from probe_legacy.reading.reader import HooksReader, PtdbgReader
 from support.runs.older_dumps import dumps, hooks_row, open_dump, ptdbg_row, write_rows  # noqa: F401
@@ -288,19 +288,19 @@ def test_an_empty_file_is_refused(tmp_path: Path) -> None:
 def test_a_real_pickle_is_refused_and_never_opened(tmp_path: Path, protocol: int) -> None:
     path = tmp_path / "d.pkl"
     path.write_bytes(pickle.dumps(["Torch_exp_forward_output", np.zeros(3), "torch.float32", [3]], protocol))
-    assert format_of(path) == PICKLE and HooksReader().sniff(path) > 0
+    assert detect_format(path) == PICKLE and HooksReader().sniff(path) > 0
     with pytest.raises(UserError, match="probe never opens one"):
         HooksReader().open(path)
 
 
 def test_formats_are_told_by_their_first_lines(tmp_path: Path) -> None:
     row = hooks_row("Torch_exp_forward_output", 1.0)
-    assert format_of(write_rows(tmp_path / "a.pkl", "", row)) == HOOKS
-    assert format_of(write_rows(tmp_path / "b.pkl", ["Torch_exp_0_forward_stack_info", []])) == PTDBG
-    assert format_of(write_rows(tmp_path / "c.pkl", ["Torch_exp_forward_stack_info.0", "FrameInfo()"])) == HOOKS
-    assert format_of(write_rows(tmp_path / "d.pkl", ["Torch_exp_forward_input.3", 1])) == HOOKS
-    assert format_of(write_rows(tmp_path / "e.pkl", "some text", "{}")) is None
-    assert format_of(tmp_path) is None and format_of(tmp_path / "none") is None
+    assert detect_format(write_rows(tmp_path / "a.pkl", "", row)) == HOOKS
+    assert detect_format(write_rows(tmp_path / "b.pkl", ["Torch_exp_0_forward_stack_info", []])) == PTDBG
+    assert detect_format(write_rows(tmp_path / "c.pkl", ["Torch_exp_forward_stack_info.0", "FrameInfo()"])) == HOOKS
+    assert detect_format(write_rows(tmp_path / "d.pkl", ["Torch_exp_forward_input.3", 1])) == HOOKS
+    assert detect_format(write_rows(tmp_path / "e.pkl", "some text", "{}")) is None
+    assert detect_format(tmp_path) is None and detect_format(tmp_path / "none") is None
 
 
 def test_reading_is_silent_about_sound_files(dumps: Path) -> None:

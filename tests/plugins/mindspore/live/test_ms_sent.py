@@ -40,7 +40,7 @@ def judged(name: str, output: np.ndarray[Any, Any], **keywords: Any) -> SentRows
     call = Call(name, 0, fields)
     body = memoryview(b"".join(map(bytes, encode_body(sent))))
     outcome, given = run_sent_call(runner, call, body)
-    return SETUP.create_row_maker(Manager()).make_rows(call, outcome, given)
+    return SETUP.create_row_maker(Manager()).create_rows(call, outcome, given)
 
 
 def test_what_mindspore_gives_passes_and_a_broken_operator_does_not() -> None:

@@ -178,7 +178,7 @@ def test_a_device_that_is_not_there(refuses: Refuses, tmp_path: Path) -> None:
         ("c.yaml", "- relu", "must be a mapping of fields"),
         ("c.yaml", "white_list: {relu: 1}", "white_list must be a list"),
         ("c.yaml", "precision: 1.5", "precision must be a whole number"),
-        ("c.yaml", "colour: red", 'unknown field "colour"'),
+        ("c.yaml", "color: red", 'unknown field "color"'),
         ("c.yaml", "precision: 3\nprecision: !!python/object:os.system {}", "not valid YAML"),
     ],
 )

@@ -163,9 +163,9 @@ def test_the_page_is_self_contained_and_escapes_names(tmp_path: Path, probe: Any
     for file in tmp_path.glob("*/rank0/*.csv"):
         file.write_text(file.read_text("utf-8-sig").replace("a,", f'"{name}",'), "utf-8")
     for file in tmp_path.glob("*/rank0/step*/a.npy"):
-        from probe_watch.grad_probe.names import make_direction_file_name
+        from probe_watch.grad_probe.names import format_direction_file_name
 
-        file.rename(file.with_name(make_direction_file_name(name)))
+        file.rename(file.with_name(format_direction_file_name(name)))
     assert probe("grad", "compare", target, golden, "-o", tmp_path / "out") == 0
     assert "\u202e" not in probe.out
     text = (tmp_path / "out" / "grad_compare.html").read_text("utf-8")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from probe_watch.grad_probe.names import make_direction_file_name, make_packed_path
+from probe_watch.grad_probe.names import format_direction_file_name, get_packed_path
 from probe_watch.grad_probe.packed import PackedSigns, PackedWriter
 
 from probe_core.errors import UnreadableTensor
@@ -28,7 +28,7 @@ def written(directory: Path, arrays: dict[str, Any] = ARRAYS, listed: dict[str, 
     for name, array in arrays.items():
         writer.add(name, array)
     writer.commit()
-    return make_packed_path(directory, 3)
+    return get_packed_path(directory, 3)
 
 
 def unpacked(signs: PackedSigns, name: str) -> Any:
@@ -85,7 +85,7 @@ def test_a_file_that_was_cut_off_anywhere_is_refused_or_read_in_part(tmp_path: P
 
 def with_header(tmp_path: Path, header: Any) -> Path:
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
-    path = make_packed_path(tmp_path, 3)
+    path = get_packed_path(tmp_path, 3)
     path.write_bytes(len(text).to_bytes(8, "little") + text + b"\xff" * 4)
     return path
 
@@ -146,6 +146,6 @@ def test_a_wrong_entry_is_refused(entry: Any, shape: Any, tmp_path: Path) -> Non
 
 def test_file_names_are_unique_and_short() -> None:
     names = ["a", "a/b", "a%2Fb", "a_b", "..", "x" * 300, "x" * 301, "é" * 200, "\ud800"]
-    files = [make_direction_file_name(name) for name in names]
+    files = [format_direction_file_name(name) for name in names]
     assert len({*files}) == len(names) and files[:2] == ["a.npy", "a%2Fb.npy"]
     assert all(len(file.encode()) <= 255 and "/" not in file and file.endswith(".npy") for file in files)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from probe_legacy.compare.colours import choose_colours
+from probe_legacy.compare.colors import choose_colors
 
 from probe_core.model import Colour
 
@@ -25,7 +25,7 @@ RED, YELLOW = {1: Colour.RED}, {1: Colour.YELLOW}
 
 
 @pytest.mark.parametrize(
-    ("given", "output", "colours"),
+    ("given", "output", "colors"),
     [
         ((1.0, 0.1, 1.0), (1.0, 0.2, 1.0), {}),
         ((1.0, 0.1, 1.0), (1.0, 2e10, 1.0), RED),  # a very large difference
@@ -40,13 +40,13 @@ RED, YELLOW = {1: Colour.RED}, {1: Colour.YELLOW}
         (("Nan", "Nan", "Nan"), (0.1, 1000.0, 0.1), {}),  # no partner
     ],
 )
-def test_tables_of_tensors(given: tuple[Any, ...], output: tuple[Any, ...], colours: dict[int, Colour]) -> None:
+def test_tables_of_tensors(given: tuple[Any, ...], output: tuple[Any, ...], colors: dict[int, Colour]) -> None:
     rows = [[IN, *given, 1.0, 0.0, 1.0], [OUT, *output, 1.0, 0.0, 1.0]]
-    assert choose_colours(OF_TENSORS, rows) == colours
+    assert choose_colors(OF_TENSORS, rows) == colors
 
 
 @pytest.mark.parametrize(
-    ("given", "output", "bench", "colours"),
+    ("given", "output", "bench", "colors"),
     [
         (0.0, 0.04, 1.0, {}),
         (0.0, 0.2, 1.0, YELLOW),
@@ -56,22 +56,22 @@ def test_tables_of_tensors(given: tuple[Any, ...], output: tuple[Any, ...], colo
         (0.0, 12.0, 1000.0, YELLOW),
     ],
 )
-def test_tables_of_statistics(given: float, output: float, bench: float, colours: dict[int, Colour]) -> None:
+def test_tables_of_statistics(given: float, output: float, bench: float, colors: dict[int, Colour]) -> None:
     rows = [[IN, given, 1.0, 0.0, 1.0], [OUT, output, 1.0, 0.0, bench]]
-    assert choose_colours(OF_STATISTICS, rows) == colours
+    assert choose_colors(OF_STATISTICS, rows) == colors
 
 
 @pytest.mark.parametrize("overflow", [NAN, INF, -INF])
 def test_overflows_of_the_npu_are_red(overflow: float) -> None:
-    assert choose_colours(OF_TENSORS, [[IN, 1.0, 0.0, 1.0, 1.0, overflow, 1.0]]) == {0: Colour.RED}
-    assert choose_colours(OF_TENSORS, [[IN, "Nan", "Nan", "Nan", overflow, 1.0, "Nan"]]) == {0: Colour.RED}
+    assert choose_colors(OF_TENSORS, [[IN, 1.0, 0.0, 1.0, 1.0, overflow, 1.0]]) == {0: Colour.RED}
+    assert choose_colors(OF_TENSORS, [[IN, "Nan", "Nan", "Nan", overflow, 1.0, "Nan"]]) == {0: Colour.RED}
 
 
 def test_outputs_are_compared_with_inputs_of_their_own_call() -> None:
     other = "Torch.exp.0.forward.input.0"
     rows = [[other, 1.0, 0.1, 1.0, 1.0, 0.0, 1.0], [OUT, 0.1, 100.0, 0.1, 1.0, 0.0, 1.0]]
-    assert choose_colours(OF_TENSORS, rows) == {}
+    assert choose_colors(OF_TENSORS, rows) == {}
 
 
-def test_tables_of_checksums_have_no_colours() -> None:
-    assert choose_colours(["NPU Name", "NPU MD5"], [[IN, "1"]]) == {}
+def test_tables_of_checksums_have_no_colors() -> None:
+    assert choose_colors(["NPU Name", "NPU MD5"], [[IN, "1"]]) == {}

@@ -1,4 +1,4 @@
-"""The rows that ptdbg_ascend 6.0 coloured in its workbook: overflows, and outputs worse than their inputs."""
+"""The rows that ptdbg_ascend 6.0 colored in its workbook: overflows, and outputs worse than their inputs."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from probe_core.model import Colour
+from probe_core.model.columns import convert_to_float
 from probe_legacy.compare.dump import Cells
-from probe_legacy.compare.words import get_entry
+from probe_legacy.compare.table_texts import get_table_entry
 
 ROWS = ("max", "min", "mean", "l2norm", "diff")
 """The last words of the columns of numbers."""
 LARGEST_DIFFERENCE_COLUMNS = ("MaxAbsErr", "Max diff")
 
 
-def choose_colours(columns: Sequence[str], rows: Sequence[Cells]) -> Mapping[int, Colour]:
-    """Return the colours of the rows of one group, by their index.
+def choose_colors(columns: Sequence[str], rows: Sequence[Cells]) -> Mapping[int, Colour]:
+    """Return the colors of the rows of one group, by their index.
 
     Red are rows of the NPU with NaN or infinities and rows of very large differences; red or yellow are
     outputs whose differences are larger than those of an input of their call.
@@ -28,29 +29,29 @@ def choose_colours(columns: Sequence[str], rows: Sequence[Cells]) -> Mapping[int
     largest = next((name for name in LARGEST_DIFFERENCE_COLUMNS if name in columns), None)
     if largest is None:
         return {}
-    limits = get_entry("later", "colours")
+    limits = get_table_entry("later", "colors")
     parsed_rows = [dict(zip(columns, map(convert_to_number, row))) for row in rows]
-    colours: dict[int, Colour] = {}
+    colors: dict[int, Colour] = {}
     for place, row in enumerate(parsed_rows):
         is_overflow = any(not _is_finite(row[f"NPU {name}"]) for name in ("max", "min"))
         if is_overflow or (_is_number(row[largest]) and row[largest] > limits["most_difference"]):
-            colours[place] = Colour.RED
+            colors[place] = Colour.RED
     compared = [(place, row) for place, row in enumerate(parsed_rows) if _is_compared(row, largest)]
-    inputs = [row for _, row in compared if _call_of(row)[1] == "input"]
+    inputs = [row for _, row in compared if _split_name(row)[1] == "input"]
     for place, row in compared:
-        call, side = _call_of(row)
-        if place in colours or side == "input":
+        call, side = _split_name(row)
+        if place in colors or side == "input":
             continue
-        call_inputs = [input_row for input_row in inputs if _call_of(input_row)[0] == call]
-        input_colours = {
-            colour for input_row in call_inputs for colour in _compare_with_input(input_row, row, largest, limits)
+        call_inputs = [input_row for input_row in inputs if _split_name(input_row)[0] == call]
+        input_colors = {
+            color for input_row in call_inputs for color in _compare_with_input(input_row, row, largest, limits)
         }
-        if input_colours:
-            colours[place] = Colour.RED if Colour.RED in input_colours else Colour.YELLOW
-    return colours
+        if input_colors:
+            colors[place] = Colour.RED if Colour.RED in input_colors else Colour.YELLOW
+    return colors
 
 
-def _call_of(row: Mapping[str, Any]) -> tuple[str, str]:
+def _split_name(row: Mapping[str, Any]) -> tuple[str, str]:
     """Return the name of the call of a row, and its side."""
     side = "input" if "input" in row["NPU Name"] else "output"
     return row["NPU Name"].partition(side)[0], side
@@ -59,30 +60,30 @@ def _call_of(row: Mapping[str, Any]) -> tuple[str, str]:
 def _compare_with_input(
     input_row: Mapping[str, Any], row: Mapping[str, Any], largest: str, limits: Mapping[str, float]
 ) -> set[Colour]:
-    """Return the colours of an output beside one of the inputs of its call."""
-    colours: set[Colour] = set()
+    """Return the colors of an output beside one of the inputs of its call."""
+    colors: set[Colour] = set()
     if _compute_order(row[largest]) - _compute_order(input_row[largest]) >= limits["orders"]:
-        colours.add(Colour.YELLOW)
+        colors.add(Colour.YELLOW)
     if largest == LARGEST_DIFFERENCE_COLUMNS[0]:
         share, share_of_input = (side["One Thousandth Err Ratio"] for side in (row, input_row))
         if _is_number(share) and _is_number(share_of_input):
             if share_of_input > limits["share_of_input"] and share < limits["share_of_output"]:
-                colours.add(Colour.RED)
+                colors.add(Colour.RED)
             elif share_of_input - share > limits["share_lost"]:
-                colours.add(Colour.YELLOW)
+                colors.add(Colour.YELLOW)
         cosine, cosine_of_input = (side["Cosine"] for side in (row, input_row))
         has_cosines = _is_number(cosine) and _is_number(cosine_of_input)
         if has_cosines and cosine_of_input - cosine > limits["cosine_lost"]:
-            colours.add(Colour.YELLOW)
+            colors.add(Colour.YELLOW)
     else:
         relative, of_input = (
             abs(side[largest] / max(limits["least_bench"], side["Bench max"])) for side in (row, input_row)
         )
         if relative > limits["relative_red"]:
-            colours.add(Colour.RED)
+            colors.add(Colour.RED)
         elif relative > limits["relative_of_output"] and of_input < limits["relative_of_input"]:
-            colours.add(Colour.YELLOW)
-    return colours
+            colors.add(Colour.YELLOW)
+    return colors
 
 
 def _compute_order(difference: float) -> float:
@@ -92,14 +93,6 @@ def _compute_order(difference: float) -> float:
 
 def _is_compared(row: Mapping[str, Any], largest: str) -> bool:
     return all(_is_number(row[name]) for name in ("NPU max", "Bench max", largest))
-
-
-def convert_to_float(cell: Any) -> float:
-    """Return a number as float64; one beyond its range is infinite."""
-    try:
-        return float(cell)
-    except OverflowError:
-        return math.inf if cell > 0 else -math.inf
 
 
 def convert_to_number(cell: object) -> object:
