@@ -13,8 +13,9 @@ class BaselineLimits:
     """Limits of a second golden run.
 
     Attributes:
-        factor: Multiple of the difference between both golden runs that it explains.
-        shared: Least share of the golden's floating-point tensors that must be in the baseline.
+        factor: Multiple of the difference between the two golden runs up to which a difference to the target is
+            explained.
+        shared: The smallest share of the golden's floating-point tensors that must be in the baseline.
         introduced: Largest relative difference that a call of the baseline may introduce or receive.
     """
 
@@ -29,8 +30,8 @@ class ReferenceLimits:
 
     Attributes:
         factor: Multiple of the golden's distance from the reference up to which the target is excused.
-        shared: Least share of the golden's floating-point tensors that must be in the reference.
-        odd: Largest relative distance from the reference of a value in which target and golden agree.
+        shared: The smallest share of the golden's floating-point tensors that must be in the reference.
+        odd: Largest relative distance from the reference of the first values in which target and golden agree.
     """
 
     factor: float
@@ -43,34 +44,36 @@ class VerdictLimits:
     """Limits of the verdict.
 
     Attributes:
-        comparable: Least share of the target's floating-point tensors for any verdict.
-        enough: Least share of either run's floating-point tensors that a verdict that they agree needs.
-        grown: Multiple of rounding at which values that no single call explains count as diverged.
-        searched: Number of records before a call that are searched for a producer.
-        confirming: Number of later calls whose statistics must agree to show that a difference has gone.
-        followed: Number of calls, one behind the other, through which values are followed back.
-        gone: Least multiple of rounding of a difference that what agrees behind it shows to have gone.
-        masking: Magnitude at which numbers are those of a mask.
-        sorted: Largest number of elements of a value that is sorted.
-        same_sums: Largest relative difference of means and norms that were summed in another order.
-        written: Largest length of the decimal form of a float that counts as written by a person.
-        block: Number of calls of one line in one run only at which the line is named.
+        min_comparable_share: The smallest share of the target's floating-point tensors for any verdict.
+        min_agreement_share: The smallest share of either run's floating-point tensors that must be compared before a
+            verdict states that they agree.
+        min_grown_multiple: Multiple of rounding above which values that no single call explains count as diverged.
+        max_searched_records: Number of records before a call that are searched for the call that returned its inputs.
+        min_confirming_calls: Number of later calls whose statistics must agree to show that a difference vanished.
+        max_followed_calls: Number of consecutive calls through which values are traced back.
+        min_vanishing_multiple: The smallest difference, as a multiple of rounding, for which agreeing values downstream
+            show that it vanished.
+        min_mask_magnitude: Magnitude above which numbers belong to a mask.
+        max_sorted_elements: Largest number of elements of a value that is sorted to detect another order.
+        max_sum_error: Largest relative difference of means and norms that were summed in another order.
+        max_written_characters: Largest length of the decimal form of a float that counts as written by a person.
+        min_block_calls: Number of calls of one line in one run only at which the line is named.
         baseline: Limits of a second golden run.
         reference: Limits of a more precise third run.
     """
 
-    comparable: float
-    enough: float
-    grown: float
-    searched: int
-    confirming: int
-    followed: int
-    gone: float
-    masking: float
-    sorted: int
-    same_sums: float
-    written: int
-    block: int
+    min_comparable_share: float
+    min_agreement_share: float
+    min_grown_multiple: float
+    max_searched_records: int
+    min_confirming_calls: int
+    max_followed_calls: int
+    min_vanishing_multiple: float
+    min_mask_magnitude: float
+    max_sorted_elements: int
+    max_sum_error: float
+    max_written_characters: int
+    min_block_calls: int
     baseline: BaselineLimits
     reference: ReferenceLimits
 

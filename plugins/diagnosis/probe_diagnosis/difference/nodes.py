@@ -90,7 +90,7 @@ class RankHistory:
 
 def is_large(value: ValueComparison) -> bool:
     """Return True for a difference so large that agreeing values downstream show that it vanished."""
-    return value.measure_multiple(value.scale, value.noise) >= limits().gone
+    return value.measure_multiple(value.scale, value.noise) >= limits().min_vanishing_multiple
 
 
 def can_show_gone(node: Node) -> bool:

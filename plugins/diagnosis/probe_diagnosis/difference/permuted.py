@@ -42,7 +42,7 @@ def mark_permuted(value: ValueComparison, call: ComparedCall, runs: Sequence[Run
 
 def _is_permuted(target: Value, golden: Value, runs: Sequence[Run]) -> bool:
     """Return True if two recorded tensors, which differ, contain the same values."""
-    if any(math.prod(value.shape or ()) > limits().sorted for value in (target, golden)):
+    if any(math.prod(value.shape or ()) > limits().max_sorted_elements for value in (target, golden)):
         return False
     try:
         return is_permutation(runs[0].tensor(target), runs[1].tensor(golden))
@@ -61,7 +61,7 @@ def _have_same_statistics(target: Value, golden: Value) -> bool:
     return all(
         isinstance(first, (int, float))
         and isinstance(second, (int, float))
-        and math.isclose(first, second, rel_tol=limits().same_sums)
+        and math.isclose(first, second, rel_tol=limits().max_sum_error)
         for first, second in (
             (target_statistics.mean, golden_statistics.mean),
             (target_statistics.norm, golden_statistics.norm),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from probe_diagnosis.phases.phase_distances import are_different, get_magnitude, get_noise, limits
+from probe_diagnosis.phases.phase_distances import are_different, get_magnitude, get_noise, load_limits
 from probe_diagnosis.phases.phases_file import ParameterGroup, PhasesFile, PhaseValue, Setting, StepPhase
 
 Values = Mapping[str, "PhaseValue | None"]
@@ -121,7 +121,7 @@ def iterate_differing_settings(
     step_phases = target.find_last_phase("settings"), golden.find_last_phase("settings")
     if step_phases[0] is None or step_phases[1] is None:
         return
-    harmless = set(limits()["harmless"])
+    harmless = set(load_limits()["harmless"])
     sides = [
         {name: group.settings for group in step_phase.groups for name in group.parameters}
         for step_phase in step_phases

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from probe_diagnosis.difference.statement import Statement
 from probe_diagnosis.phases.optimizer_steps import OptimizerStep
-from probe_diagnosis.phases.phase_distances import PhaseDistances, limits, measure_distances
+from probe_diagnosis.phases.phase_distances import PhaseDistances, load_limits, measure_distances
 from probe_diagnosis.phases.phases_file import Setting, StepPhase
 
 Evidence = dict[str, "float | int | str"]
@@ -60,7 +60,7 @@ def describe_stage(
         clause = f"gradients {agree} before their reduction over the ranks, and differ after it"
         return PhaseDifference(step_phase, AFTER_BACKWARD, Statement(clause, "", shown), evidence=numbers, where=where)
     factor = _find_factor(phase_distances)
-    times = f": all {len(phase_distances.times)} are {factor:.6g} times the golden's" if factor else ""
+    times = f": all {len(phase_distances.multiples)} are {factor:.6g} times the golden's" if factor else ""
     changed, line = _describe_clipping(target, golden)
     clause = (
         f"gradients {agree} at the end of the backward pass, and differ when "
@@ -99,14 +99,14 @@ def _describe_accumulation(
 def _find_factor(phase_distances: PhaseDistances) -> float:
     """Return the factor between the norms of all gradients, if there is one; else 0."""
     factors = []
-    for name in phase_distances.times:
+    for name in phase_distances.multiples:
         target, golden = phase_distances.target[name], phase_distances.golden[name]
         if target is not None and golden is not None and golden.statistics[3]:
             factors.append(target.statistics[3] / golden.statistics[3])
     if len(factors) < 2 or min(factors) <= 0:
         return 0.0
     middle = sorted(factors)[len(factors) // 2]
-    return middle if max(factors) - min(factors) <= limits()["one_factor"] * middle else 0.0
+    return middle if max(factors) - min(factors) <= load_limits()["one_factor"] * middle else 0.0
 
 
 def _describe_clipping(target: OptimizerStep, golden: OptimizerStep) -> tuple[str, str]:
@@ -119,7 +119,7 @@ def _describe_clipping(target: OptimizerStep, golden: OptimizerStep) -> tuple[st
     if call_texts[0] == call_texts[1]:
         for first, second in zip(*changes):
             phase_distances = measure_distances(first.values, second.values, 0.0)
-            if names := phase_distances.find_beyond(0.0):
+            if names := phase_distances.find_differing(0.0):
                 return f"; {_format_call(first)} meets another {phase_distances.format_value(names[0])}", first.where
         return "", ""
     line = next((step_phase.where for step_phase in (*changes[0], *changes[1]) if step_phase.where), "")
@@ -151,7 +151,7 @@ def describe_unchanged(target: OptimizerStep, golden: OptimizerStep) -> Iterator
     if not counts[0][1] or counts[0][1] != counts[1][1]:
         return
     shares = [count / size for count, size in counts]
-    if abs(shares[0] - shares[1]) < limits()["unchanged"]:
+    if abs(shares[0] - shares[1]) < load_limits()["unchanged"]:
         return
     kinds = [
         ", ".join(sorted({v.dtype for v in step_phase.values.values() if v}))
@@ -172,8 +172,8 @@ def build_evidence(phase_distances: PhaseDistances, names: Sequence[str]) -> Evi
     return {
         "step_phase_parameter": names[0],
         "step_phase_differing": len(names),
-        "step_phase_compared": len(phase_distances.times),
-        "step_phase_times_rounding": phase_distances.times[names[0]],
+        "step_phase_compared": len(phase_distances.multiples),
+        "step_phase_times_rounding": phase_distances.multiples[names[0]],
     }
 
 

@@ -15,15 +15,15 @@ Values = Mapping[str, "PhaseValue | None"]
 
 
 @cache
-def limits() -> dict[str, Any]:
+def load_limits() -> dict[str, Any]:
     """Return the content of ``limits.yaml``."""
     return dict(load_yaml(__package__, "limits.yaml"))
 
 
 def get_noise(dtype: str) -> float:
     """Return the relative difference that rounding explains in a dtype; 0 for integers."""
-    count = limits()["noise"].get("float64" if dtype == "float" else dtype)
-    return float(count * 2.0 ** limits()["eps"]["float64" if dtype == "float" else dtype]) if count else 0.0
+    count = load_limits()["noise"].get("float64" if dtype == "float" else dtype)
+    return float(count * 2.0 ** load_limits()["eps"]["float64" if dtype == "float" else dtype]) if count else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,31 +31,32 @@ class PhaseDistances:
     """The distances between two sets of values of one phase.
 
     Attributes:
-        times: For each value of both sides that could be compared its distance, as a multiple of rounding.
+        multiples: The distance of each value that could be compared, as a multiple of rounding.
         target: The values of the target.
         golden: The values of the golden.
     """
 
-    times: Mapping[str, float]
+    multiples: Mapping[str, float]
     target: Values
     golden: Values
 
     @property
-    def worst(self) -> float:
+    def largest_multiple(self) -> float:
         """The largest distance; 0 if nothing was compared."""
-        return max(self.times.values(), default=0.0)
+        return max(self.multiples.values(), default=0.0)
 
-    def find_beyond(self, before: float) -> list[str]:
-        """Return the values that differ beyond rounding, and far more than ``before``; the worst first.
+    def find_differing(self, earlier_multiple: float) -> list[str]:
+        """Return the values that differ by more than rounding and earlier differences explain, the largest first.
 
         Args:
-            before: The largest distance of all that they depend on.
+            earlier_multiple: The largest distance of the values that they depend on, as a multiple of rounding.
         """
-        return self.find_above(limits()["jump"] * max(1.0, before))
+        return self.find_exceeding(load_limits()["jump"] * max(1.0, earlier_multiple))
 
-    def find_above(self, least: float) -> list[str]:
-        """Return the values that differ by more than ``least`` multiples of rounding; the worst first."""
-        return sorted((n for n, t in self.times.items() if t > least), key=lambda n: -self.times[n])
+    def find_exceeding(self, min_multiple: float) -> list[str]:
+        """Return the values that differ by more than ``min_multiple`` times rounding, the largest difference first."""
+        names = (name for name, multiple in self.multiples.items() if multiple > min_multiple)
+        return sorted(names, key=lambda name: -self.multiples[name])
 
     def format_value(self, name: str) -> str:
         """Return both norms of a value as text."""
@@ -68,26 +69,28 @@ class PhaseDistances:
         return f"{name}: {statistic} {first:.6g} against {second:.6g}"
 
 
-def measure_distances(target: Values, golden: Values, noise: float, *, together: bool = False) -> PhaseDistances:
+def measure_distances(
+    target: Values, golden: Values, noise: float, *, has_common_scale: bool = False
+) -> PhaseDistances:
     """Return the distances between the values of one phase.
 
     Args:
         target: The values of the target.
         golden: The values of the golden.
         noise: The coarsest rounding so far.
-        together: True to measure all values against the largest of the golden, as gradients are: one that is
-            zero in theory contains only rounding.
+        has_common_scale: True to measure all values relative to the largest value of the golden, as gradients are: a
+            gradient that is zero in theory contains only rounding.
     """
     sizes = [get_magnitude(value) for value in golden.values() if value is not None and value.statistics]
-    least = max(sizes, default=0.0) if together else 0.0
-    times: dict[str, float] = {}
+    least = max(sizes, default=0.0) if has_common_scale else 0.0
+    multiples: dict[str, float] = {}
     for name, value in target.items():
         golden_value = golden.get(name)
         if value is None or golden_value is None or value.shape != golden_value.shape:
             continue
         if value.statistics and golden_value.statistics:
-            times[name] = _measure_times(value, golden_value, noise, least)
-    return PhaseDistances(times, target, golden)
+            multiples[name] = _measure_multiple(value, golden_value, noise, least)
+    return PhaseDistances(multiples, target, golden)
 
 
 def get_magnitude(value: PhaseValue) -> float:
@@ -95,7 +98,7 @@ def get_magnitude(value: PhaseValue) -> float:
     return max(map(abs, value.statistics[:2]), default=0.0)
 
 
-def _measure_times(target: PhaseValue, golden: PhaseValue, noise: float, least: float) -> float:
+def _measure_multiple(target: PhaseValue, golden: PhaseValue, noise: float, least: float) -> float:
     """Return the largest difference of two sets of statistics, as a multiple of rounding.
 
     The mean and the norm of integers are sums in floating point, which devices round differently.

@@ -82,7 +82,7 @@ class PhaseSearch:
         for target, golden in zip(*(phases.find_phases("loss") for phases in self._both)):
             values = _flatten_single_elements(target.values), _flatten_single_elements(golden.values)
             loss_distances = measure_distances(*values, self._noise)
-            if names := loss_distances.find_beyond(0.0):
+            if names := loss_distances.find_differing(0.0):
                 statement = Statement(
                     "the backward pass starts from another value", "", format_worst(loss_distances, names)
                 )
@@ -116,23 +116,25 @@ class PhaseSearch:
         for target, golden in self._pairs:
             left = target.get_values("parameters_after"), golden.get_values("parameters_after")
             parameter_distances = measure_distances(*left, self._noise)  # that of the gradients
-            if not left[0] or len(parameter_distances.times) != max(map(len, left)):
+            if not left[0] or len(parameter_distances.multiples) != max(map(len, left)):
                 return False
             unsettled = find_unsettled_parameters(target, golden, self._noise)
-            if any(name not in unsettled for name in parameter_distances.find_beyond(0.0)):
+            if any(name not in unsettled for name in parameter_distances.find_differing(0.0)):
                 return False
         return bool(self._pairs)
 
     def is_rounding_before(self) -> bool:
-        """Return True if parameters that differ before the step are those of which an update is rounding."""
-        worst = 0.0
+        """Return True if parameters differ before the step, but only those whose updates are rounding."""
+        largest_multiple = 0.0
         for target, golden in self._pairs:
-            before = target.get_values("parameters_before"), golden.get_values("parameters_before")
-            held = measure_distances(*before, self._carried)
-            worst = max(worst, held.worst)
-            if not set(held.find_beyond(0.0)) <= find_unsettled_parameters(target, golden, self._noise):
+            parameters = target.get_values("parameters_before"), golden.get_values("parameters_before")
+            parameter_distances = measure_distances(*parameters, self._carried)
+            largest_multiple = max(largest_multiple, parameter_distances.largest_multiple)
+            if not set(parameter_distances.find_differing(0.0)) <= find_unsettled_parameters(
+                target, golden, self._noise
+            ):
                 return False
-        return worst > 0
+        return largest_multiple > 0
 
     def find_unsettled(self) -> set[str]:
         """Return the parameters whose updates are amplified rounding, see ``find_unsettled_parameters``."""
@@ -161,8 +163,8 @@ class PhaseSearch:
         )
         names = [
             name
-            for name in after.find_beyond(0.0)
-            if name.rpartition(".")[0] == module_path and before.times.get(name, 0.0) <= 1
+            for name in after.find_differing(0.0)
+            if name.rpartition(".")[0] == module_path and before.multiples.get(name, 0.0) <= 1
         ]
         if not names:
             return None
@@ -183,14 +185,19 @@ class PhaseSearch:
                 continue
             input_distances = measure_distances(step_phases[0][0].values, step_phases[1][0].values, noise)
             carried = self.find_unsettled() if noise else set()
-            if names := [name for name in input_distances.find_beyond(0.0) if name not in carried]:
+            if names := [name for name in input_distances.find_differing(0.0) if name not in carried]:
                 statement = Statement(clause, "", format_worst(input_distances, names))
                 yield PhaseDifference(
                     step_phases[0][0], UNTIL_BACKWARD, statement, evidence=build_evidence(input_distances, names)
                 )
 
-    def _measure_distances(self, target: Values, golden: Values, *, together: bool = False) -> PhaseDistances:
-        return measure_distances(target, golden, self._noise if together else 0.0, together=together)
+    def _measure_distances(self, target: Values, golden: Values, *, has_common_scale: bool = False) -> PhaseDistances:
+        return measure_distances(
+            target,
+            golden,
+            self._noise if has_common_scale else 0.0,
+            has_common_scale=has_common_scale,
+        )
 
     # -- from gradients to the end of the step -------------------------------------------------
 
@@ -200,7 +207,7 @@ class PhaseSearch:
         yield from differing
         if not differing:
             yield from self._compare_settings(target, golden)
-            yield from self._find_lone_updates(target, golden)
+            yield from self._find_updates_of_one_run(target, golden)
         yield from describe_unchanged(target, golden)
 
     def _find_one_sided_values(self, target: OptimizerStep, golden: OptimizerStep) -> Iterator[PhaseDifference]:
@@ -211,18 +218,20 @@ class PhaseSearch:
         optimizer = target.applied.subject
         arrived = target.list_names("gradient") & golden.list_names("gradient")
         stepped = target.applied.values.keys() & golden.applied.values.keys()
-        yield from self._find_lone_values(windows, "gradient", lambda names: f"{_format_subject(names)} a gradient")
-        yield from self._find_lone_values(
+        yield from self._find_values_of_one_run(
+            windows, "gradient", lambda names: f"{_format_subject(names)} a gradient"
+        )
+        yield from self._find_values_of_one_run(
             windows, "state_before", lambda names: f"the state of {optimizer} holds {format_names(names)}"
         )
-        yield from self._find_lone_values(
+        yield from self._find_values_of_one_run(
             windows,
             "applied",
             lambda names: f"{optimizer} receives the gradient of {format_names(names)}, which arrives in both runs,",
             arrived & stepped,
         )
 
-    def _find_lone_values(
+    def _find_values_of_one_run(
         self,
         windows: tuple[OptimizerStep, OptimizerStep],
         phase: str,
@@ -234,12 +243,14 @@ class PhaseSearch:
             return
         names = [window.list_names(phase) for window in windows]
         for side, word in enumerate(("target", "golden")):
-            lone = names[side] - names[1 - side]
-            alone = sorted(lone if among is None else lone & among)
-            if alone:
-                evidence: Evidence = {"step_phase_parameter": alone[0], "step_phase_differing": len(alone)}
+            difference = names[side] - names[1 - side]
+            one_sided_names = sorted(difference if among is None else difference & among)
+            if one_sided_names:
+                evidence: Evidence = {
+                    "step_phase_parameter": one_sided_names[0], "step_phase_differing": len(one_sided_names),
+                }  # fmt: skip
                 step_phase = (windows[side].find_phases(phase) or [windows[side].applied])[0]
-                statement = Statement(f"{describe(alone)} in the {word} only")
+                statement = Statement(f"{describe(one_sided_names)} in the {word} only")
                 yield PhaseDifference(step_phase, AFTER_BACKWARD, statement, True, evidence, windows[0].line)
 
     def _compare_gradients(self, target: OptimizerStep, golden: OptimizerStep) -> Iterator[PhaseDifference]:
@@ -247,17 +258,19 @@ class PhaseSearch:
         passes = [window.find_phases("gradient") for window in (target, golden)]
         if len(passes[0]) != len(passes[1]) or not passes[0]:
             return
-        before = max(self._measure_distances(a.values, b.values, together=True).worst for a, b in zip(*passes))
+        before = max(
+            self._measure_distances(a.values, b.values, has_common_scale=True).largest_multiple for a, b in zip(*passes)
+        )
         for stage, names in zip(GRADIENT_STAGES, zip(target.trace_stages(), golden.trace_stages())):
-            stage_distances = self._measure_distances(*names, together=True)
-            if differing := stage_distances.find_beyond(before):
+            stage_distances = self._measure_distances(*names, has_common_scale=True)
+            if differing := stage_distances.find_differing(before):
                 yield describe_stage(
                     stage, target, golden, stage_distances, differing, AGREE_CLAUSE if before <= 1 else LESS_CLAUSE
                 )
                 return
-            before = max(before, stage_distances.worst)
+            before = max(before, stage_distances.largest_multiple)
 
-    def _find_lone_updates(self, target: OptimizerStep, golden: OptimizerStep) -> Iterator[PhaseDifference]:
+    def _find_updates_of_one_run(self, target: OptimizerStep, golden: OptimizerStep) -> Iterator[PhaseDifference]:
         """Yield parameters that only one run's optimizer changes, of those that have a gradient."""
         for side, window, other_window in (("target", target, golden), ("golden", golden, target)):
             others = {name for group in get_groups(other_window) for name in group.parameters}
@@ -286,38 +299,47 @@ class PhaseSearch:
     def are_gradients_same(self) -> bool:
         """Return True if the steps of optimizers take gradients that agree, in both runs."""
         for target, golden in self._pairs:
-            gradient_distances = self._measure_distances(target.applied.values, golden.applied.values, together=True)
-            if len(gradient_distances.times) != len(gradient_distances.target) or gradient_distances.find_beyond(0.0):
+            gradient_distances = self._measure_distances(
+                target.applied.values, golden.applied.values, has_common_scale=True
+            )
+            if len(gradient_distances.multiples) != len(gradient_distances.target) or gradient_distances.find_differing(
+                0.0
+            ):
                 return False
         return bool(self._pairs)
 
     def _compare_settings(self, target: OptimizerStep, golden: OptimizerStep) -> Iterator[PhaseDifference]:
         """Yield settings of the optimizer that differ, or parameters that it changes in another way."""
-        taken = self._measure_distances(target.applied.values, golden.applied.values)
-        held = self._measure_distances(target.get_values("parameters_before"), golden.get_values("parameters_before"))
-        left = self._measure_distances(target.get_values("parameters_after"), golden.get_values("parameters_after"))
-        state = self._measure_distances(target.get_values("state_before"), golden.get_values("state_before"))
-        gradients = self._measure_distances(target.applied.values, golden.applied.values, together=True)
-        before = max(held.worst, gradients.worst)
-        changed, moved = left.find_beyond(before), left.find_above(max(1.0, before))
-        settings = list(iterate_differing_settings(target, golden))
+        received = self._measure_distances(target.applied.values, golden.applied.values)
+        before, after, state = (
+            self._measure_distances(target.get_values(phase), golden.get_values(phase))
+            for phase in ("parameters_before", "parameters_after", "state_before")
+        )
+        gradients = self._measure_distances(target.applied.values, golden.applied.values, has_common_scale=True)
+        earlier_multiple = max(before.largest_multiple, gradients.largest_multiple)
+        moved = after.find_exceeding(max(1.0, earlier_multiple))
         optimizer = target.applied.subject
         step_phase = target.find_last_phase("settings") or target.applied
+        settings = list(iterate_differing_settings(target, golden))
         for key, values, names in settings:
-            whose = "" if len(names) == len(taken.target) else f" of {format_names(names)}"
-            hit = [name for name in moved if name in names]
-            after = ", and leaves other parameters" if hit else ""
+            scope = "" if len(names) == len(received.target) else f" of {format_names(names)}"
+            moved_names = [name for name in moved if name in names]
+            effect = ", and leaves other parameters" if moved_names else ""
             sides = f"{format_setting(values[0])} against {format_setting(values[1])}"
-            clause = f"{optimizer} steps with {key} {sides}{whose}{after}"
-            statement = Statement(clause, "", format_worst(left, hit) if hit else "")
+            clause = f"{optimizer} steps with {key} {sides}{scope}{effect}"
+            statement = Statement(clause, "", format_worst(after, moved_names) if moved_names else "")
             evidence: Evidence = {"argument": f"{step_phase.key}.{key}", "argument_values": sides}
-            evidence |= build_evidence(left, hit) if hit else {}
-            yield PhaseDifference(step_phase, AFTER_BACKWARD, statement, bool(hit), evidence)
-        is_equal = not (taken.worst or held.worst or state.worst) and len(taken.times) == len(taken.target)
-        if changed and not settings and is_equal and golden.applied.subject == optimizer:
-            statement = Statement(f"{optimizer} {UNEXPLAINED_CLAUSE}", "", format_worst(left, changed))
-            behind = target.find_last_phase("parameters_after") or step_phase
-            yield PhaseDifference(behind, AFTER_BACKWARD, statement, True, build_evidence(left, changed), target.line)
+            evidence |= build_evidence(after, moved_names) if moved_names else {}
+            yield PhaseDifference(step_phase, AFTER_BACKWARD, statement, bool(moved_names), evidence)
+        changed = after.find_differing(earlier_multiple)
+        is_equal_before = not any(distances.largest_multiple for distances in (received, before, state))
+        is_complete = len(received.multiples) == len(received.target)
+        if changed and not settings and is_equal_before and is_complete and golden.applied.subject == optimizer:
+            statement = Statement(f"{optimizer} {UNEXPLAINED_CLAUSE}", "", format_worst(after, changed))
+            last_phase = target.find_last_phase("parameters_after") or step_phase
+            yield PhaseDifference(
+                last_phase, AFTER_BACKWARD, statement, True, build_evidence(after, changed), target.line
+            )
 
 
 def _merge_values(step_phases: Sequence[StepPhase]) -> Values:
@@ -326,7 +348,7 @@ def _merge_values(step_phases: Sequence[StepPhase]) -> Values:
 
 
 def _flatten_single_elements(values: Values) -> Values:
-    """Return values, those of a single element without dimensions."""
+    """Return values whose tensors of a single element have no dimensions."""
     return {
         name: replace(value, shape=()) if value is not None and set(value.shape) == {1} else value
         for name, value in values.items()

@@ -112,7 +112,7 @@ def _compare_values(
 ) -> Iterator[RestoreFailure]:
     """Yield that values differ beyond rounding, those that are zero in the resumed run alone first."""
     value_distances = measure_distances(target, golden, 0.0)
-    names = value_distances.find_above(1.0)
+    names = value_distances.find_exceeding(1.0)
     zero = [name for name in names if _is_zero(target[name])]
     for omission, chosen in ((Omission.ZERO, zero), (Omission.OTHER, [n for n in names if n not in zero])):
         if chosen:

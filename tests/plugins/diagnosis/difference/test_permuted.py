@@ -99,7 +99,7 @@ def test_recorded_tensors_are_sorted() -> None:
 
 def test_what_cannot_be_read_or_is_too_large_stays_a_difference_of_values() -> None:
     assert kind(Fixed(OP, None, shape=(2,)), Fixed(OP, [2, 1])) is DifferenceKind.VALUE
-    large = (limits().sorted + 1,)
+    large = (limits().max_sorted_elements + 1,)
     assert kind(Fixed(OP, [1, 2], shape=large), Fixed(OP, [2, 1], shape=large)) is DifferenceKind.VALUE
 
 

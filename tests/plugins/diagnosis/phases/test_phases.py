@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from probe_diagnosis.phases.phase_differences import PhaseDifference
-from probe_diagnosis.phases.phase_distances import get_noise, limits
+from probe_diagnosis.phases.phase_distances import get_noise, load_limits
 from probe_diagnosis.phases.phase_search import PhaseSearch
 from probe_diagnosis.phases.phases_file import SCHEMAS, STEP_PHASES_FILE, PhasesFile, read_phases
 from probe_metrics.dtype_limits import get_eps
@@ -273,8 +273,8 @@ def test_files_of_earlier_versions_are_read(tmp_path: Path) -> None:
 def test_reader_and_limits_are_those_of_the_recorder_and_the_policy() -> None:
     assert SCHEMAS[STEP_PHASES_FILE][0] == WRITTEN
     drift = load_thresholds("drift")
-    assert limits()["noise"] == drift["noise"]
-    assert limits()["jump"] == drift["jump"]
+    assert load_limits()["noise"] == drift["noise"]
+    assert load_limits()["jump"] == drift["jump"]
     for dtype, count in drift["noise"].items():
         assert get_noise(dtype) == count * get_eps(dtype)
     text = files("probe_diagnosis.phases").joinpath("limits.yaml").read_text("utf-8")

@@ -126,7 +126,7 @@ class ArrangementTracer:
         run = self._runs.both[side]
         frontier = [get_key(facts, side)]
         visited: set[str] = set()
-        for _ in range(limits().followed):
+        for _ in range(limits().max_followed_calls):
             producer_keys = (key for op in frontier for key in find_producers(run, op).values())
             new_keys = dict.fromkeys(key for key in producer_keys if key not in visited)
             visited.update(new_keys)

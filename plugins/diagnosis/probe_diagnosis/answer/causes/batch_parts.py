@@ -179,7 +179,9 @@ def _have_same_statistics(parts: Sequence[Value], whole: Value, noise: float, mi
     wanted = [_to_float(number) for number in whole.statistics]
     scale = max(_find_magnitude(whole), min_scale)
     far = [abs(number) for number in (*high, *low, *wanted) if math.isfinite(number)]
-    if max(far, default=0.0) > limits().masking or not all(map(math.isfinite, (*high, *low, *mean, *norm, *wanted))):
+    if max(far, default=0.0) > limits().min_mask_magnitude or not all(
+        map(math.isfinite, (*high, *low, *mean, *norm, *wanted))
+    ):
         return max(high) == wanted[0] or abs(max(high) - wanted[0]) <= noise * scale
     joined = (
         max(high),

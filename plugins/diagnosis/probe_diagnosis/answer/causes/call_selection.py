@@ -60,7 +60,7 @@ class CallSelection:
     @property
     def doubt(self) -> str:
         """The reason why the causes do not show that the runs diverged; empty if they do."""
-        if self.is_doubtful and (self.is_continued or self.reach <= limits().grown):
+        if self.is_doubtful and (self.is_continued or self.reach <= limits().min_grown_multiple):
             return "later values agree in their statistics again, which does not show that the values agree"
         if not self.reported:
             return ""
@@ -73,7 +73,7 @@ class CallSelection:
             return "rounding of its inputs may change such a choice"
         if self.is_grown and self.is_continued:
             return "it may be accumulated rounding since the first step"
-        if self.is_grown and max(reason.largest_multiple, self.reach) <= limits().grown:
+        if self.is_grown and max(reason.largest_multiple, self.reach) <= limits().min_grown_multiple:
             return "it may be accumulated rounding"
         return ""
 
@@ -224,4 +224,4 @@ def _has_vanished(node: Node, calls: CallColumns) -> bool:
     first = differing.max(initial=-1) + 1
     agreeing = (calls.keys[number] for number in np.flatnonzero(calls.outputs_agree).tolist() if number >= first)
     confirming = sum(not (is_module(key) or is_arranging(key)) for key in agreeing)
-    return confirming >= limits().confirming
+    return confirming >= limits().min_confirming_calls

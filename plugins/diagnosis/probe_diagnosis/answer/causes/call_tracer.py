@@ -194,7 +194,7 @@ class CallTracer:
             keys: The calls of the same API that returned the differing input in the target and in the golden.
         """
         place, producers = self._find_other_input(keys)
-        for _ in range(limits().followed):
+        for _ in range(limits().max_followed_calls):
             are_unpaired = all(key in unpaired for key, unpaired in zip(producers, self._unpaired_keys))
             if not are_unpaired or strip_numbers(producers[TARGET]) != strip_numbers(producers[GOLDEN]):
                 break

@@ -175,7 +175,7 @@ class ConditionCauses:
             value.statistics.max if (value := find_value(run, key, row.replace(cause.op, key, 1))) is not None else None
             for run, key in zip(self._runs.both, keys)
         ]
-        return all(type(number) is float and len(repr(number)) <= limits().written for number in numbers)
+        return all(type(number) is float and len(repr(number)) <= limits().max_written_characters for number in numbers)
 
     def _find_generators(self, cause: Finding) -> tuple[str, str] | None:
         """Return the generators from which a call, or one within a module, drew other numbers in both runs."""

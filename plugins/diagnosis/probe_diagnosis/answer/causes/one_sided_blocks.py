@@ -26,7 +26,7 @@ def describe_one_sided_blocks(facts: RankFacts, runs: ComparedRuns) -> Iterator[
             if not is_module(key) and (line := runs.find_line(key, side)):
                 calls_by_line.setdefault(line, []).append(key)
         line, calls = max(calls_by_line.items(), key=lambda item: len(item[1]), default=("", []))
-        if len(calls) >= limits().block:
+        if len(calls) >= limits().min_block_calls:
             yield Note(NoteKind.HARMLESS, _describe_block(runs, side, line, calls), calls[0])
 
 

@@ -77,7 +77,7 @@ def insert_precision(causes: Sequence[Finding], precision: Finding | None) -> li
     is_far = (
         bool(causes)
         and causes[0].reason.code not in DOWNSTREAM_CODES
-        and _get_rounding_multiple(causes[0]) >= limits().grown
+        and _get_rounding_multiple(causes[0]) >= limits().min_grown_multiple
     )
     return [*causes, precision] if is_far else [precision, *causes]
 

@@ -38,7 +38,7 @@ def find_producer(run: Run, op: str, row: str) -> str:
     if value is None or index is None or value.kind is not Kind.TENSOR or not _has_fingerprint(value):
         return ""
     module = ""
-    for earlier_index in range(index - 1, max(-1, index - 1 - limits().searched), -1):
+    for earlier_index in range(index - 1, max(-1, index - 1 - limits().max_searched_records), -1):
         record = run.record(earlier_index)
         if _returns_value(record, value):
             if not is_module(record.key):
@@ -62,7 +62,7 @@ def find_producers(run: Run, op: str) -> dict[str, str]:
             wanted.setdefault(compute_fingerprint(slot.value), []).append(slot.name.removeprefix(f"{op}."))
     keys_by_path: dict[str, str] = {}
     missing, by_modules = set(wanted), dict[tuple[object, ...], str]()
-    for earlier_index in range(start - 1, max(-1, start - 1 - limits().searched), -1):
+    for earlier_index in range(start - 1, max(-1, start - 1 - limits().max_searched_records), -1):
         if not missing:
             break
         record = run.record(earlier_index)
@@ -108,7 +108,7 @@ def is_received(run: Run, op: str) -> bool:
     return any(
         record.key not in around
         and any(slot.side.is_source and compute_fingerprint(slot.value) in wanted for slot in record.slots)
-        for record in map(run.record, range(index + 1, min(len(run), index + 1 + limits().searched)))
+        for record in map(run.record, range(index + 1, min(len(run), index + 1 + limits().max_searched_records)))
     )
 
 

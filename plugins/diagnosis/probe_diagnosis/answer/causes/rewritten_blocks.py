@@ -120,7 +120,7 @@ class _BlockSearch:
         block = self._find_block(number, received) if differing else None
         if block is None:
             self._level = max([self._level, *filter(isfinite, multiples)])
-            is_large = any(multiple >= limits().gone for multiple in multiples)
+            is_large = any(multiple >= limits().min_vanishing_multiple for multiple in multiples)
             if is_large and not all(any(self._find_producers(number, line)) for line in received):
                 self._blocks.clear()  # a call that is not recorded may have received the values of a block
             return not is_large
@@ -184,4 +184,7 @@ class _BlockSearch:
         last = max(block.inner | block.closing)
         agreeing = (calls.keys[number] for number in np.flatnonzero(calls.outputs_agree).tolist() if number > last)
         confirming = sum(not (is_module(key) or is_arranging(key)) for key in agreeing)
-        return self._multiples[block.lines].max() >= limits().gone and confirming >= limits().confirming
+        return (
+            self._multiples[block.lines].max() >= limits().min_vanishing_multiple
+            and confirming >= limits().min_confirming_calls
+        )

@@ -66,12 +66,18 @@ class StepEffect:
             return reason.argument is None and self.are_ends_same()
         if reason.cause not in (CauseKind.GROWN, CauseKind.INTRODUCED) or reason.argument is not None:
             return False
-        if reason.value.basis != Basis.TENSOR or not reason.value.is_float or reason.largest_multiple > limits().grown:
+        if (
+            reason.value.basis != Basis.TENSOR
+            or not reason.value.is_float
+            or reason.largest_multiple > limits().min_grown_multiple
+        ):
             return False
         index = self._find_index(node)
         downstream = [self._get_call(end) for end in self._ends if end > index]
         return (
-            bool(downstream) and all(op.outputs_agree for op in downstream) and self._find_largest() <= limits().grown
+            bool(downstream)
+            and all(op.outputs_agree for op in downstream)
+            and self._find_largest() <= limits().min_grown_multiple
         )
 
     def find_traceless_calls(

@@ -91,7 +91,7 @@ class ReferenceDistances:
         (input_growth, output_growth), (golden_input_growth, golden_output_growth) = (
             _measure_growth(lines, self.noise) for lines in (target, golden)
         )
-        factor = limits().grown
+        factor = limits().min_grown_multiple
         return output_growth > factor * max(input_growth, 1.0) and golden_output_growth <= factor * max(
             golden_input_growth, 1.0
         )

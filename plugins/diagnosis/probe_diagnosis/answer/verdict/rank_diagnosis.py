@@ -174,7 +174,7 @@ class RankDiagnosis:
     def _excuse(self, step_phases: PhaseComparison) -> None:
         """Count the unpaired calls that replace calls of the other run, if too little was compared."""
         facts, runs = self.facts, self.runs
-        if facts.tally.least_share < limits().enough:
+        if facts.tally.least_share < limits().min_agreement_share:
             same = StepEffect(facts.ops).are_ends_same()
             pairs = zip(step_phases.find_excused_calls(), find_replaced_calls(facts, runs, is_same=same))
             calls = (excused | replaced_calls for excused, replaced_calls in pairs)

@@ -89,11 +89,16 @@ def build_rank_answer(
 
 def _decide_outcome(causes: Sequence[Finding], tally: CoverageTally, *, doubt: str, is_interrupted: bool) -> Outcome:
     answer_limits = limits()
-    if tally.share < answer_limits.comparable or (tally.tensors and not tally.tensors_compared):
+    if tally.share < answer_limits.min_comparable_share or (tally.tensors and not tally.tensors_compared):
         return Outcome.NOT_COMPARABLE
     if causes:
         return Outcome.CANNOT_TELL if doubt else Outcome.DIVERGED
-    if is_interrupted or tally.failing_at or tally.unexcused or tally.least_adjusted_share < answer_limits.enough:
+    if (
+        is_interrupted
+        or tally.failing_at
+        or tally.unexcused
+        or tally.least_adjusted_share < answer_limits.min_agreement_share
+    ):
         return Outcome.CANNOT_TELL
     return Outcome.AGREE
 
@@ -109,8 +114,8 @@ def format_first_line(cause: Finding, *, is_multi_rank: bool) -> str:
 
 
 def _describe_share(tally: CoverageTally) -> str:
-    """Return a clause for a verdict that rests on less than ``limits().enough`` of the target; empty for others."""
-    if tally.share >= limits().enough:
+    """Return a clause for a verdict that rests on a small share of the target; empty for others."""
+    if tally.share >= limits().min_agreement_share:
         return ""
     return f"; only {tally.share:.0%} of the target's floating-point tensors could be compared"
 
