@@ -1,7 +1,7 @@
 """Output of the commands: results on stdout, everything about the work on stderr.
 
 Every line goes through ``_print``, which makes its text safe for a terminal: no control character, escape
-sequence or direction mark of a dump is printed. Only ``style`` makes colours.
+sequence or direction mark of a dump is printed. Only ``style`` makes colors.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _MARK = re.compile(f"{_STYLE}([a-z_+]*)/{_STYLE}")
 
 
 def style(text: str, fg: str | None = None, *, bold: bool = False) -> str:
-    """Mark a text to be printed by this module, in colour if a terminal shows it."""
+    """Mark a text to be printed by this module, in color if a terminal shows it."""
     on = "+".join(filter(None, (fg, "bold" if bold else None)))
     return f"{_STYLE}{on}/{_STYLE}{text}{_STYLE}/{_STYLE}" if on else text
 

@@ -1,6 +1,6 @@
 """Text from recorded files, made safe for terminals and for files that are printed there.
 
-Names, dtypes, stack frames and values of a dump may hold anything: escape sequences that colour or control a
+Names, dtypes, stack frames and values of a dump may hold anything: escape sequences that color or control a
 terminal, marks that reverse the reading direction, invisible characters.
 """
 

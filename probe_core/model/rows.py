@@ -198,7 +198,7 @@ class Colour(str, Enum):
 
 
 class Mark(NamedTuple):
-    """A highlight: its colour and its reasons."""
+    """A highlight: its color and its reasons."""
 
     colour: Colour
     reasons: tuple[Reason, ...]
