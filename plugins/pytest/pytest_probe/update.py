@@ -49,7 +49,10 @@ def update_golden(test: GoldenTest, run: RecordedRun, repeat: Callable[[Repetiti
     mismatch = None if same_data_run is None else _find_mismatch(test, same_data_run, section)
     if mismatch is not None:
         return Judgment(sentences.describe_other_repetition(mismatch))
-    _read_existing_golden(test).replace(section).write(test.path)
+    try:
+        _read_existing_golden(test).replace(section).write(test.path)
+    except UserError as error:
+        raise UserError(error.what, sentences.describe_unwritable(test.name)) from None
     return Judgment(notes=(sentences.WROTE,))
 
 
