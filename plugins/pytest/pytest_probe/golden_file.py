@@ -146,12 +146,13 @@ class GoldenFile:
         yield "]}"
 
 
-def read_golden(path: Path, fix: str) -> GoldenFile:
+def read_golden(path: Path, shown_path: str, fix: str) -> GoldenFile:
     """Return the golden file at a path.
 
     Args:
         path: The file.
-        fix: The sentence on how to write it anew.
+        shown_path: The path as messages show it.
+        fix: The sentence on how to write the file anew.
 
     Raises:
         UserError: It cannot be read, or is no golden file.
@@ -159,13 +160,14 @@ def read_golden(path: Path, fix: str) -> GoldenFile:
     try:
         content = load_object(path, "golden file")
     except UserError as error:
-        raise UserError(error.what, fix) from None
+        raise UserError(error.what.replace(str(path), shown_path), fix) from None
     if content.get("probe_golden") != FORMAT:
-        raise UserError(f'{path} is no golden file of format {FORMAT}: its field "probe_golden" says otherwise.', fix)
+        problem = f'The golden file {shown_path} has another format: expected "probe_golden": {FORMAT}.'
+        raise UserError(problem, fix)
     try:
         sections = tuple(map(_parse_section, content["sections"]))
     except (LookupError, TypeError, ValueError, AttributeError):
-        raise UserError(f"{path} is a golden file whose sections cannot be read.", fix) from None
+        raise UserError(f"The golden file {shown_path} is damaged: its sections cannot be read.", fix) from None
     return GoldenFile(str(content.get("test", "")), sections)
 
 
@@ -178,7 +180,7 @@ def parse_check(check: Check, path: str, fix: str) -> Step:
     try:
         return check.parse()
     except ValueTextError as error:
-        raise UserError(f"{path} is a damaged golden file: {error}.", fix) from None
+        raise UserError(f"The golden file {path} is damaged: {error}.", fix) from None
 
 
 def _parse_section(plain: Mapping[str, Any]) -> Section:

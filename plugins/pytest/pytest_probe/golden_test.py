@@ -51,7 +51,7 @@ class GoldenTest:
         """
         if not self.path.exists():
             raise UserError(f"The golden file {self.shown_path} is missing.", self.update_fix)
-        return read_golden(self.path, sentences.describe_damage(self.name))
+        return read_golden(self.path, self.shown_path, sentences.describe_damage(self.name))
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,11 @@ def describe_damage(test: str) -> str:
     return f"Restore it from version control, or write it anew: {_format_update(test)}"
 
 
+def describe_unwritable(test: str) -> str:
+    """Return the sentence on a golden file that cannot be written."""
+    return f"Make the path a file in a directory that you can write to, and write the golden: {_format_update(test)}"
+
+
 def describe_place(golden: Place, run: Place) -> str:
     """Return the note on a golden of another device or version of torch."""
     return f"compared with the golden of {golden}, because there is no golden of {run}"
@@ -37,7 +42,7 @@ def describe_step_count(test: str, file: str, target: int, golden: int) -> str:
     steps = "1 step" if target == 1 else f"{target} steps"
     return (
         f"The test recorded {steps} with probe_golden, and its golden {file} contains {golden}.\n"
-        f"If that is intended, write the golden anew: {_format_update(test)}"
+        f"If the change is intended, write the golden anew: {_format_update(test)}"
     )
 
 
@@ -57,9 +62,9 @@ def describe_mismatch(test: str, file: str, place: Place, verdict: Verdict) -> s
 def describe_other_repetition(verdict: Verdict) -> str:
     """Return the text on a test that does not repeat."""
     return (
-        "The golden file was not written: the test computes differently when it runs again on another number of "
+        "The golden file was not written: the test computes other values when it runs again, on another number of "
         f"threads.\n{verdict.text}\n"
-        "Make the test repeat: set the seeds of its random numbers in the test, and create its model there."
+        "Make the test repeatable: set the seeds of its random numbers in the test, and create its model there."
     )
 
 

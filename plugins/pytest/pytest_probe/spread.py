@@ -10,31 +10,97 @@ from typing import Any
 import torch
 
 from pytest_probe.limits import load_limits
-from pytest_probe.step import Step, ValuePath
+from pytest_probe.step import VALUES, Step, Tree, ValuePath, map_tensors
 from pytest_probe.value_text import TensorValue
 
+SOURCES = ("input_args", "input_kwargs", "input", "parameters")
+"""The fields of a call that contain what the call receives."""
 
-def measure_spread(golden: Step, repetitions: Sequence[Step], rounded: Sequence[Step] = ()) -> dict[str, float]:
-    """Return the largest relative difference of each value of the golden, by its checksum, if it is above its eps.
+
+def measure_spreads(
+    golden: Sequence[Step], repetitions: Sequence[Sequence[Step]], rounded: Sequence[Sequence[Step]] = ()
+) -> list[dict[str, float]]:
+    """Return for each step the largest relative difference of each value, by its checksum, if it is above its eps.
+
+    Data that differ by rounding show which values rounding alone determines, such as a gradient that is zero in
+    theory. They count for these values and for the values that are computed from them.
 
     Args:
-        golden: The golden step.
-        repetitions: The same step of other runs of the test with the same data.
-        rounded: The same step of runs with data that differ by rounding, which show the effect of rounding.
+        golden: The steps of the golden run.
+        repetitions: The steps of other runs of the test with the same data.
+        rounded: The steps of runs with data that differ by rounding.
     """
-    spread: dict[str, float] = {}
-    for number, repetition in enumerate((*repetitions, *rounded)):
-        is_rounded = number >= len(repetitions)
+    spreads = []
+    sensitive_values = _SensitiveValues()
+    for number, step in enumerate(golden):
+        distances = _measure_distances(step, [run[number] for run in repetitions])
+        rounded_distances = _measure_distances(step, [run[number] for run in rounded])
+        for checksum in sensitive_values.add_step(step, rounded_distances):
+            distances[checksum] = max(rounded_distances[checksum], distances.get(checksum, 0.0))
+        spreads.append({checksum: round_up(distances[checksum]) for checksum in sorted(distances)})
+    return spreads
+
+
+def _measure_distances(golden: Step, repetitions: Sequence[Step]) -> dict[str, float]:
+    """Return the largest distance between a value and its repetitions, by its checksum, if it is above its eps."""
+    distances: dict[str, float] = {}
+    values = golden.tensors()
+    for repetition in repetitions:
         repeated_values = repetition.tensors()
-        for path, value in golden.tensors().items():
+        for path, value in values.items():
             repeated = repeated_values.get(path)
             if value.checksum is None or repeated is None or repeated.shape != value.shape:
                 continue
-            size = compute_distance(value, repeated)
-            least = load_limits().max_spread if is_rounded else _get_least_spread(value.dtype)
-            if size > max(least, spread.get(value.checksum, 0.0)):
-                spread[value.checksum] = round_up(size)
-    return dict(sorted(spread.items()))
+            distance = compute_distance(value, repeated)
+            if distance > max(_get_least_spread(value.dtype), distances.get(value.checksum, 0.0)):
+                distances[value.checksum] = distance
+    return distances
+
+
+class _SensitiveValues:
+    """The values that rounding alone determines, and the values computed from them, by their checksums."""
+
+    def __init__(self) -> None:
+        self._checksums: set[str] = set()
+        self._seen: set[str] = set()
+
+    def add_step(self, step: Step, distances: Mapping[str, float]) -> set[str]:
+        """Return the sensitive values of the next step that vary with rounded data.
+
+        Args:
+            step: The step.
+            distances: The distances between the values of the step and those of rounded data.
+        """
+        carries_state = bool(self._checksums)
+        self._checksums |= {checksum for checksum, size in distances.items() if size > load_limits().max_spread}
+        for call in step.calls.values():
+            fields = call.fields if isinstance(call.fields, dict) else {"": call.fields}
+            sources = _list_checksums([tree for name, tree in fields.items() if name in SOURCES])
+            results = _list_checksums([tree for name, tree in fields.items() if name not in SOURCES])
+            if carries_state:  # a call of an earlier step may have changed the value, such as a running mean
+                self._checksums |= sources - self._seen
+            if not self._checksums.isdisjoint(sources):
+                self._checksums |= results
+            self._seen |= sources | results
+        self._add_parameters(step, distances.keys())
+        return self._checksums & distances.keys()
+
+    def _add_parameters(self, step: Step, varying: Set[str]) -> None:
+        """Add the varying parameters and optimizer states that have a sensitive gradient."""
+        parameters: list[str] = []
+        for phase in step.phases:
+            for name, tree in phase[VALUES].items():
+                checksums = _list_checksums(tree)
+                if not self._checksums.isdisjoint(checksums):
+                    parameters.append(name)
+                elif any(f"{name}.".startswith(f"{parameter}.") for parameter in parameters):
+                    self._checksums |= checksums & varying
+
+
+def _list_checksums(tree: Tree) -> set[str]:
+    checksums: set[str] = set()
+    map_tensors(tree, lambda _, value: checksums.add(value.checksum) if value.checksum is not None else None)
+    return checksums
 
 
 def compute_distance(first: TensorValue, second: TensorValue) -> float:

@@ -14,8 +14,8 @@ from pytest_probe.comparison import Verdict
 from pytest_probe.golden_file import Check, GoldenFile, Section
 from pytest_probe.golden_test import GoldenTest, Judgment, RecordedRun, compare_with_section
 from pytest_probe.repetitions import Repetition, list_repetitions
-from pytest_probe.spread import measure_spread
-from pytest_probe.step import RecordedStep
+from pytest_probe.spread import measure_spreads
+from pytest_probe.step import Step
 
 TEST_ERRORS = (Exception, pytest.fail.Exception, pytest.skip.Exception)
 """Exceptions that end a repetition. A repetition uses other data, so that assertions of the test may fail."""
@@ -42,25 +42,22 @@ def update_golden(test: GoldenTest, run: RecordedRun, repeat: Callable[[Repetiti
     ]
     same_data_runs = [repeated for repeated in complete_runs if repeated is same_data_run]
     rounded_data_runs = [repeated for repeated in complete_runs if repeated is not same_data_run]
-    checks = tuple(
-        Check.from_step(step, _measure_spread(step, number, same_data_runs, rounded_data_runs))
-        for number, step in enumerate(run.steps)
-    )
+    spreads = measure_spreads(_get_steps([run])[0], _get_steps(same_data_runs), _get_steps(rounded_data_runs))
+    checks = tuple(Check.from_step(step, spread) for step, spread in zip(run.steps, spreads))
     threads = sorted({golden_repetition.threads, *(repetition.threads for repetition in repetitions)})
     section = Section(run.place, checks, {"threads": threads, "repetitions": len(complete_runs)})
     mismatch = None if same_data_run is None else _find_mismatch(test, same_data_run, section)
     if mismatch is not None:
         return Judgment(sentences.describe_other_repetition(mismatch))
-    _read_existing_golden(test).replace(section).write(test.path)
+    try:
+        _read_existing_golden(test).replace(section).write(test.path)
+    except UserError as error:
+        raise UserError(error.what, sentences.describe_unwritable(test.name)) from None
     return Judgment(notes=(sentences.WROTE,))
 
 
-def _measure_spread(
-    step: RecordedStep, number: int, same_data_runs: Sequence[RecordedRun], rounded_data_runs: Sequence[RecordedRun]
-) -> dict[str, float]:
-    """Return the spread of the step with this number over the runs."""
-    same_data_steps = [run.steps[number].step for run in same_data_runs]
-    return measure_spread(step.step, same_data_steps, [run.steps[number].step for run in rounded_data_runs])
+def _get_steps(runs: Sequence[RecordedRun]) -> list[list[Step]]:
+    return [[recorded.step for recorded in run.steps] for run in runs]
 
 
 def _find_mismatch(test: GoldenTest, repetition: RecordedRun, section: Section) -> Verdict | None:

@@ -173,7 +173,7 @@ class SeenValues:
             return value
         earlier = self._values.get(value.checksum or "")
         if earlier is None:
-            raise ValueTextError(f"no tensor before has the checksum {value.checksum}")
+            raise ValueTextError(f"no earlier tensor has the checksum {value.checksum}")
         return replace(value, statistics=earlier.statistics) if value.dtype else earlier
 
     def _add(self, value: TensorValue) -> None:

@@ -7,15 +7,20 @@
  * describe(tensor, dtypes, strided, is_transformed) returns what a leaf holds of an ordinary tensor in host
  * memory: the name of its dtype, its shape, requires_grad and the four statistics. `dtypes` maps each dtype to
  * its name and code. The result is None for every other tensor: on another device, of another layout or
- * dtype, without elements, with freed memory, or inside a transform of torch.func. encode(...) returns the same as
- * the JSON of the leaf; its `dtypes` give the text up to the shape in place of the name.
+ * dtype, without elements, with freed memory, or inside a transform of torch.func.
  *
- * encode_all(groups, dtypes, strided, is_transformed, plain, by_key) returns the JSON of each group of values, a tuple,
- * a list or a dict, or None if any of the values is neither an ordinary tensor of a class in `plain` nor None, a Python
- * scalar, or a list or tuple of these. It also returns None if a dict has a key in `by_key` whose value is not None.
+ * encode(tensor, dtypes, strided, is_transformed, checksum, cached) returns the same as the JSON of the leaf; its
+ * `dtypes` give the text up to the shape in place of the name. `checksum` is a function that returns the checksum of the
+ * bytes of a tensor in row-major order, which the leaf then holds, or None. `cached` is a dict for the texts of statistics by checksum, dtype and
+ * number of elements, or None to compute the statistics of each tensor.
  *
- * encode_each(values, dtypes, strided, is_transformed, plain) returns a list with the JSON of each ordinary tensor, and
- * None for each other value.
+ * encode_all(groups, dtypes, strided, is_transformed, checksum, cached, plain, by_key) returns the JSON of each group of
+ * values, a tuple, a list or a dict, or None if any of the values is neither an ordinary tensor of a class in `plain`
+ * nor None, a Python scalar, or a list or tuple of these. It also returns None if a dict has a key in `by_key` whose
+ * value is not None.
+ *
+ * encode_each(values, dtypes, strided, is_transformed, checksum, cached, plain) returns a list with the JSON of each
+ * ordinary tensor, and None for each other value.
  */
 #include "_statistics.h"
 
@@ -57,6 +62,7 @@ PyObject *measure(PyObject *, PyObject *const *arguments, Py_ssize_t given) {
 /* -- tensors ------------------------------------------------------------------------------------ */
 
 constexpr Py_ssize_t MAX_DIMENSIONS = 16;
+constexpr Py_ssize_t MAX_CACHED = 65536; /* tensors whose statistics are cached */
 
 enum { DTYPE, IS_CPU, LAYOUT, IS_NESTED, SHAPE, REQUIRES_GRAD, IS_NEG, STRIDE, DATA_PTR, STORAGE_OFFSET,
        UNTYPED_STORAGE, NBYTES, NAME_COUNT };
@@ -140,9 +146,10 @@ int is_allocated(PyObject *tensor) {
     return size < 0 ? -1 : size > 0;
 }
 
-/* The arguments that tell ordinary tensors: labels and codes by dtype, torch.strided, and a test for transforms. */
+/* The arguments that tell ordinary tensors: labels and codes by dtype, torch.strided, and a test for transforms; and
+ * those on checksums, which may be NULL: the function that computes them, and the texts of statistics by checksum. */
 struct Known {
-    PyObject *dtypes, *strided, *is_transformed;
+    PyObject *dtypes, *strided, *is_transformed, *checksum, *cached;
 };
 
 /* Return 1 for a strided tensor in host memory, outside of transforms; 0 if not, -1 with an exception. */
@@ -208,16 +215,17 @@ int measure_layout(const void *data, const Layout &layout, long code, Measured &
     return result < 0 ? -1 : 1;
 }
 
-/* The values of a leaf: the name of the dtype (borrowed), the layout, and so on. */
+/* The values of a leaf except for its statistics: the name of the dtype (borrowed), the layout, and so on. */
 struct Description {
     PyObject *label;
     Layout layout;
     bool requires_grad;
-    Statistics statistics;
+    const void *data;
+    long code;
 };
 
 /* Describe an ordinary tensor; return 1, 0 for any other tensor, or -1 with an exception. */
-int describe_into(PyObject *tensor, const Known &known, Measured &measured, Description &found) {
+int describe_into(PyObject *tensor, const Known &known, Description &found) {
     PyObject *dtype = PyObject_GetAttr(tensor, names[DTYPE]);
     if (dtype == NULL) return -1;
     PyObject *entry = PyDict_GetItemWithError(known.dtypes, dtype); /* borrowed: (label, code) */
@@ -235,30 +243,34 @@ int describe_into(PyObject *tensor, const Known &known, Measured &measured, Desc
     if (offset && (result = is_allocated(tensor)) <= 0) return result; /* else freed memory is at address 0 */
     PyObject *address = PyObject_CallMethodNoArgs(tensor, names[DATA_PTR]);
     if (address == NULL) return -1;
-    void *data = PyLong_AsVoidPtr(address);
+    found.data = PyLong_AsVoidPtr(address);
     Py_DECREF(address);
-    if (data == NULL) return PyErr_Occurred() ? -1 : 0;
-    long code = PyLong_AsLong(PyTuple_GET_ITEM(entry, 1));
-    if ((result = measure_layout(data, found.layout, code, measured, found.statistics)) <= 0) return result;
-    if (!found.layout.dimensions && found.statistics.kind != BOOLEAN) { /* a value given four times */
-        Statistics &four = found.statistics;
-        double value = four.kind == WHOLE ? (double)four.whole.max : four.max;
-        four.mean = four.norm = value;
-    }
+    if (found.data == NULL) return PyErr_Occurred() ? -1 : 0;
     result = attribute_is_true(tensor, REQUIRES_GRAD);
     if (result < 0) return -1;
     found.requires_grad = result;
     found.label = PyTuple_GET_ITEM(entry, 0);
+    found.code = PyLong_AsLong(PyTuple_GET_ITEM(entry, 1));
     return 1;
 }
 
-/* Read the arguments of `describe` and `encode` that follow the tensor; return false with an exception. */
+/* Measure a tensor; return 1, 0 if there is no memory for a copy, or -1 with an exception. */
+int measure_described(const Description &found, Measured &measured, Statistics &four) {
+    int result = measure_layout(found.data, found.layout, found.code, measured, four);
+    if (result > 0 && !found.layout.dimensions && four.kind != BOOLEAN) /* a value given four times */
+        four.mean = four.norm = four.kind == WHOLE ? (double)four.whole.max : four.max;
+    return result;
+}
+
+/* Read the arguments that follow the tensor or the groups; return false with an exception. */
 bool read_known(PyObject *const *arguments, Py_ssize_t given, Py_ssize_t expected, Known &known) {
-    if (given != expected || !PyDict_Check(arguments[1])) {
-        PyErr_SetString(PyExc_TypeError, "expected a tensor or groups, a dict, a layout and a function");
+    bool has_cache = given > 5 && arguments[5] != Py_None;
+    if (given != expected || !PyDict_Check(arguments[1]) || (has_cache && !PyDict_Check(arguments[5]))) {
+        PyErr_SetString(PyExc_TypeError, "expected a tensor or groups, a dict, a layout, functions and a dict");
         return false;
     }
-    known = {arguments[1], arguments[2], arguments[3]};
+    PyObject *checksum = given > 4 && arguments[4] != Py_None ? arguments[4] : NULL;
+    known = {arguments[1], arguments[2], arguments[3], checksum, has_cache ? arguments[5] : NULL};
     return true;
 }
 
@@ -266,11 +278,12 @@ PyObject *describe(PyObject *, PyObject *const *arguments, Py_ssize_t given) {
     Known known;
     Description found;
     Measured measured;
+    Statistics statistics;
     if (!read_known(arguments, given, 4, known)) return NULL;
-    int result = describe_into(arguments[0], known, measured, found);
+    int result = describe_into(arguments[0], known, found);
+    if (result > 0) result = measure_described(found, measured, statistics);
     if (result < 0) return NULL;
     if (!result) Py_RETURN_NONE;
-    const Statistics &statistics = found.statistics;
     PyObject *sizes = PyList_New(found.layout.dimensions);
     for (Py_ssize_t i = 0; sizes && i < found.layout.dimensions; i++)
         PyList_SET_ITEM(sizes, i, PyLong_FromSsize_t(found.layout.sizes[i]));
@@ -364,13 +377,76 @@ void add_statistics(std::string &out, const Statistics &four, bool is_single) {
     is_whole && is_single ? add_whole(out, four.whole.max) : add_number(out, four.norm);
 }
 
+/* Return true if the elements are in memory without gaps, in row-major order. */
+bool is_row_major(const Layout &layout) {
+    Py_ssize_t expected = 1;
+    for (Py_ssize_t i = layout.dimensions; i-- > 0; expected *= layout.sizes[i])
+        if (layout.sizes[i] != 1 && layout.strides[i] != expected) return false;
+    return true;
+}
+
+/* Return the checksum of a tensor's bytes in row-major order; NULL with an exception. */
+PyObject *compute_checksum(const Description &found, PyObject *checksum) {
+    const Layout &layout = found.layout;
+    const void *data = found.data;
+    Py_ssize_t item_size = ITEM_SIZES[found.code];
+    char *copy = NULL;
+    if (!is_row_major(layout)) {
+        if (layout.numel <= PY_SSIZE_T_MAX / item_size) copy = (char *)malloc((size_t)(layout.numel * item_size));
+        if (copy == NULL) return PyErr_NoMemory();
+        gather(copy, (const char *)data, layout.sizes, layout.strides, layout.dimensions, item_size);
+        data = copy;
+    }
+    PyObject *bytes = PyMemoryView_FromMemory((char *)data, layout.numel * item_size, PyBUF_READ);
+    PyObject *digest = bytes == NULL ? NULL : PyObject_CallOneArg(checksum, bytes);
+    Py_XDECREF(bytes);
+    free(copy);
+    return digest;
+}
+
+/* Return the text of a tensor's statistics, which is cached by checksum, dtype and number of elements; NULL with an
+ * exception, or without one if there is no memory for a copy. */
+PyObject *read_cached_statistics(PyObject *digest, const Description &found, const Known &known, Measured &measured) {
+    Py_ssize_t numel = found.layout.dimensions ? found.layout.numel : 0; /* the mean of a 0-d integer is an integer */
+    PyObject *key = Py_BuildValue("(OOn)", digest, found.label, numel);
+    if (key == NULL) return NULL;
+    PyObject *text = Py_XNewRef(PyDict_GetItemWithError(known.cached, key));
+    Statistics four;
+    if (text == NULL && !PyErr_Occurred() && measure_described(found, measured, four) > 0) {
+        std::string fields;
+        add_statistics(fields, four, !found.layout.dimensions);
+        text = PyUnicode_FromStringAndSize(fields.data(), (Py_ssize_t)fields.size());
+        if (PyDict_GET_SIZE(known.cached) >= MAX_CACHED) PyDict_Clear(known.cached);
+        if (text != NULL && PyDict_SetItem(known.cached, key, text) < 0) Py_CLEAR(text);
+    }
+    Py_DECREF(key);
+    return text;
+}
+
+/* Add the statistics of a tensor; return 1, 0 if there is no memory for a copy, or -1 with an exception. */
+int add_measured(std::string &out, PyObject *digest, const Description &found, const Known &known, Measured &measured) {
+    if (digest == NULL || known.cached == NULL) {
+        Statistics four;
+        int result = measure_described(found, measured, four);
+        if (result > 0) add_statistics(out, four, !found.layout.dimensions);
+        return result;
+    }
+    PyObject *text = read_cached_statistics(digest, found, known, measured);
+    if (text == NULL) return PyErr_Occurred() ? -1 : 0;
+    out.append((const char *)PyUnicode_1BYTE_DATA(text), (size_t)PyUnicode_GET_LENGTH(text));
+    Py_DECREF(text);
+    return 1;
+}
+
 /* Add the leaf of an ordinary tensor; return 1, 0 for any other tensor, or -1 with an exception. */
 int add_tensor(std::string &out, PyObject *tensor, const Known &known, Measured &measured) {
     Description found;
-    int result = describe_into(tensor, known, measured, found);
+    int result = describe_into(tensor, known, found);
     if (result <= 0) return result;
     const char *label = PyUnicode_AsUTF8(found.label);
     if (label == NULL) return -1;
+    PyObject *digest = known.checksum == NULL ? NULL : compute_checksum(found, known.checksum);
+    if (known.checksum != NULL && digest == NULL) return -1;
     out += label;
     out += '[';
     for (Py_ssize_t i = 0; i < found.layout.dimensions; i++) {
@@ -378,15 +454,20 @@ int add_tensor(std::string &out, PyObject *tensor, const Known &known, Measured 
         add_whole(out, found.layout.sizes[i]);
     }
     out += ']';
-    add_statistics(out, found.statistics, !found.layout.dimensions);
-    out += found.requires_grad ? ", \"requires_grad\": true}" : ", \"requires_grad\": false}";
-    return 1;
+    result = add_measured(out, digest, found, known, measured);
+    out += found.requires_grad ? ", \"requires_grad\": true" : ", \"requires_grad\": false";
+    const char *digits = digest == NULL ? NULL : PyUnicode_AsUTF8(digest);
+    if (digest != NULL && digits == NULL) result = -1;
+    if (result > 0 && digits != NULL) out.append(", \"md5\": \"").append(digits).append("\"");
+    out += '}';
+    Py_XDECREF(digest);
+    return result;
 }
 
 PyObject *encode(PyObject *, PyObject *const *arguments, Py_ssize_t given) {
     Known known;
     Measured measured;
-    if (!read_known(arguments, given, 4, known)) return NULL;
+    if (!read_known(arguments, given, 6, known)) return NULL;
     try {
         std::string out;
         int result = add_tensor(out, arguments[0], known, measured);
@@ -406,11 +487,13 @@ PyMethodDef methods[] = {
     {"describe", (PyCFunction)(void (*)(void))describe, METH_FASTCALL,
      "describe(tensor, dtypes, strided, is_transformed) -> (dtype name, shape, requires_grad, statistics) or None"},
     {"encode", (PyCFunction)(void (*)(void))encode, METH_FASTCALL,
-     "encode(tensor, dtypes, strided, is_transformed) -> the leaf as JSON, or None"},
+     "encode(tensor, dtypes, strided, is_transformed, checksum, cached) -> the leaf as JSON, or None"},
     {"encode_all", (PyCFunction)(void (*)(void))encode_all, METH_FASTCALL,
-     "encode_all(groups, dtypes, strided, is_transformed, plain, by_key) -> the JSON of each group, or None"},
+     "encode_all(groups, dtypes, strided, is_transformed, checksum, cached, plain, by_key) -> the JSON of each group, "
+     "or None"},
     {"encode_each", (PyCFunction)(void (*)(void))encode_each, METH_FASTCALL,
-     "encode_each(values, dtypes, strided, is_transformed, plain) -> the JSON of each tensor, or None for it"},
+     "encode_each(values, dtypes, strided, is_transformed, checksum, cached, plain) -> the JSON of each tensor, or None "
+     "for it"},
     {NULL, NULL, 0, NULL},
 };
 

@@ -5,6 +5,8 @@ import torch
 from probe_recording.values.leaves import Four
 
 _Labels = dict[torch.dtype, tuple[str, int]]
+_Checksum = Callable[[memoryview], str] | None
+_Cached = dict[tuple[str, str, int], str] | None
 
 def measure(address: int, count: int, code: int, /) -> tuple[float, float, float, float]: ...
 def describe(
@@ -19,6 +21,8 @@ def encode(
     dtypes: _Labels,
     strided: torch.layout,
     is_transformed: Callable[[torch.Tensor], bool],
+    checksum: _Checksum,
+    cached: _Cached,
     /,
 ) -> str | None: ...
 def encode_all(
@@ -26,6 +30,8 @@ def encode_all(
     dtypes: _Labels,
     strided: torch.layout,
     is_transformed: Callable[[torch.Tensor], bool],
+    checksum: _Checksum,
+    cached: _Cached,
     plain: tuple[type, ...],
     by_key: frozenset[str],
     /,
@@ -35,6 +41,8 @@ def encode_each(
     dtypes: _Labels,
     strided: torch.layout,
     is_transformed: Callable[[torch.Tensor], bool],
+    checksum: _Checksum,
+    cached: _Cached,
     plain: tuple[type, ...],
     /,
 ) -> list[str | None]: ...

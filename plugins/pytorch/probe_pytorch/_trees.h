@@ -166,12 +166,12 @@ bool encode_tensors(Writer &writer, PyObject *values, PyObject *texts) {
 
 PyObject *encode_each(PyObject *, PyObject *const *arguments, Py_ssize_t given) {
     Writer writer;
-    if (!read_known(arguments, given, 5, writer.known)) return NULL;
-    if (!PyTuple_Check(arguments[4])) {
+    if (!read_known(arguments, given, 7, writer.known)) return NULL;
+    if (!PyTuple_Check(arguments[6])) {
         PyErr_SetString(PyExc_TypeError, "expected a tuple of classes");
         return NULL;
     }
-    writer.plain = arguments[4], writer.by_key = NULL;
+    writer.plain = arguments[6], writer.by_key = NULL;
     PyObject *values = PySequence_Tuple(arguments[0]);
     if (values == NULL) return NULL;
     PyObject *texts = PyList_New(PyTuple_GET_SIZE(values));
@@ -189,12 +189,12 @@ PyObject *encode_each(PyObject *, PyObject *const *arguments, Py_ssize_t given) 
 
 PyObject *encode_all(PyObject *, PyObject *const *arguments, Py_ssize_t given) {
     Writer writer;
-    if (!read_known(arguments, given, 6, writer.known)) return NULL;
-    if (!PyTuple_Check(arguments[0]) || !PyTuple_Check(arguments[4])) {
+    if (!read_known(arguments, given, 8, writer.known)) return NULL;
+    if (!PyTuple_Check(arguments[0]) || !PyTuple_Check(arguments[6])) {
         PyErr_SetString(PyExc_TypeError, "expected tuples of groups and of classes");
         return NULL;
     }
-    writer.plain = arguments[4], writer.by_key = arguments[5];
+    writer.plain = arguments[6], writer.by_key = arguments[7];
     PyObject *texts = PyTuple_New(PyTuple_GET_SIZE(arguments[0]));
     if (texts == NULL) return NULL;
     int result;

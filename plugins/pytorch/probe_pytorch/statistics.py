@@ -17,6 +17,7 @@ from probe_recording.values.leaves import NOTHING, Four
 
 from probe_pytorch.compat import is_dense, is_transformed
 from probe_pytorch.gpu import measure_on_gpu
+from probe_pytorch.storage.host_bytes import Checksum
 
 try:
     from probe_pytorch import _tally
@@ -40,7 +41,7 @@ _LEAF_PREFIXES = {
     dtype: (f'{{"type": "{TENSOR}", "dtype": "{name}", "shape": ', code) for dtype, (name, code) in _NAMED_CODES.items()
 }
 """The JSON of a leaf up to its shape, and the code, of each dtype."""
-_ENCODER_ARGUMENTS = (_LEAF_PREFIXES, torch.strided, is_transformed, PLAIN)
+_LEAF_ARGUMENTS = (_LEAF_PREFIXES, torch.strided, is_transformed)
 _EIGHT_BIT_DTYPES = tuple(
     getattr(torch, name)
     for name in ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu")
@@ -66,31 +67,41 @@ def describe(tensor: torch.Tensor) -> tuple[str, list[int], bool, Four] | None:
     return None if _tally is None else _tally.describe(tensor, _NAMED_CODES, torch.strided, is_transformed)
 
 
-def encode(tensor: torch.Tensor) -> str | None:
-    """Return the JSON of the leaf of an ordinary tensor in host memory; None for others, as ``describe``."""
-    return None if _tally is None else _tally.encode(tensor, _LEAF_PREFIXES, torch.strided, is_transformed)
-
-
-def encode_all(
-    groups: tuple[tuple[Any, ...] | Mapping[str, Any], ...], by_key: frozenset[str]
-) -> tuple[str, ...] | None:
-    """Return the JSON of each group of values if all tensors in them are ordinary, as ``describe``.
-
-    A value that occurs several times in one call is measured once.
+class LeafEncoder:
+    """An encoder of the leaves of ordinary tensors in host memory, as ``describe``, as JSON.
 
     Args:
-        groups: Tuples, lists or dicts of tensors, numbers, texts, None, and lists and tuples of these.
-        by_key: Keys whose values are not encoded here unless they are None.
-
-    Returns:
-        None if a group holds anything else, and if the extension could not be built.
+        checksum: The checksum that leaves contain; None for none. If it is unique, the statistics of tensors with the
+            same checksum are computed once, because a checksum takes less time than statistics.
     """
-    return None if _tally is None else _tally.encode_all(groups, *_ENCODER_ARGUMENTS, by_key)
 
+    def __init__(self, checksum: Checksum | None = None) -> None:
+        cached: dict[tuple[str, str, int], str] | None = {} if checksum is not None and checksum.is_unique else None
+        self._arguments = (*_LEAF_ARGUMENTS, None if checksum is None else checksum.hash_bytes, cached)
 
-def encode_each(values: Sequence[Any]) -> list[str | None]:
-    """Return the JSON of the leaf of each ordinary tensor, as ``describe``; None for any other value."""
-    return [None] * len(values) if _tally is None else _tally.encode_each(values, *_ENCODER_ARGUMENTS)
+    def encode(self, tensor: torch.Tensor) -> str | None:
+        """Return the JSON of the leaf of an ordinary tensor; None for any other tensor."""
+        return None if _tally is None else _tally.encode(tensor, *self._arguments)
+
+    def encode_all(
+        self, groups: tuple[tuple[Any, ...] | Mapping[str, Any], ...], by_key: frozenset[str]
+    ) -> tuple[str, ...] | None:
+        """Return the JSON of each group of values if all tensors in them are ordinary.
+
+        A value that occurs several times in one call is measured once.
+
+        Args:
+            groups: Tuples, lists or dicts of tensors, numbers, texts, None, and lists and tuples of these.
+            by_key: Keys whose values are not encoded here unless they are None.
+
+        Returns:
+            None if a group holds anything else, and if the extension could not be built.
+        """
+        return None if _tally is None else _tally.encode_all(groups, *self._arguments, PLAIN, by_key)
+
+    def encode_each(self, values: Sequence[Any]) -> list[str | None]:
+        """Return the JSON of the leaf of each ordinary tensor; None for any other value."""
+        return [None] * len(values) if _tally is None else _tally.encode_each(values, *self._arguments, PLAIN)
 
 
 def measure(tensor: torch.Tensor, keep: Callable[[torch.Tensor, Any], None] | None = None, target: Any = None,

@@ -15,14 +15,9 @@ from probe_recording.values.leaves import NOTHING, Four, Json, Plain, Save, Stor
 
 from probe_pytorch import compat
 from probe_pytorch.gpu import checksum_on_gpu
-from probe_pytorch.statistics import PLAIN, TENSOR, describe, encode, encode_all, encode_each, measure
-from probe_pytorch.storage.host_bytes import compute_xxh3
+from probe_pytorch.statistics import PLAIN, TENSOR, LeafEncoder, describe, measure
+from probe_pytorch.storage.host_bytes import Checksum
 
-MIN_HASHED_ELEMENTS = 16_384
-"""Least number of elements of a tensor whose statistics are looked up by its checksum. For fewer elements, a lookup
-takes as long as the statistics."""
-MAX_HASHED_TENSORS = 65_536
-"""Number of tensors whose statistics are cached."""
 _DTYPE_NAMES: dict[torch.dtype, str] = {}
 
 
@@ -30,7 +25,7 @@ class TorchCollector(Collector):
     """A converter of values into trees of leaves.
 
     Args:
-        checksum: A function that returns the checksum of a tensor's bytes; None for no checksums.
+        checksum: The checksum that leaves contain; None for no checksums.
         keep: A function that keeps the statistics on a device, with their leaf, until they are fetched.
         keep_checksum: The same for the CRC-32 of a tensor on a GPU, a 0-d int32; None to compute each checksum in
             host memory.
@@ -47,7 +42,7 @@ class TorchCollector(Collector):
 
     def __init__(
         self,
-        checksum: Callable[[torch.Tensor], str] | None = None,
+        checksum: Checksum | None = None,
         keep: Callable[[torch.Tensor, Any], None] | None = None,
         keep_checksum: Callable[[torch.Tensor, TensorLeaf], None] | None = None,
         wide: bool = True,
@@ -59,10 +54,8 @@ class TorchCollector(Collector):
         self._keep = keep
         self._keep_checksum = keep_checksum
         self._wide = wide
-        self._encodes = encodes and measured and checksum is None
-        self._hashed_statistics: dict[tuple[str, torch.dtype, int], tuple[str, Four]] | None = None
-        if checksum is compute_xxh3:  # a checksum of 32 bits may be equal by accident
-            self._hashed_statistics = {}
+        self._encodes = encodes and measured
+        self._encoder = LeafEncoder(checksum)
 
     def arguments(self, values: tuple[Any, ...], prefix: str, save: Save | None) -> list[Tree]:
         """Return the trees of positional arguments or of outputs."""
@@ -77,13 +70,13 @@ class TorchCollector(Collector):
         if not self._encodes or self.slices:
             return None
         try:
-            return encode_all(groups, self.told_by_key)
+            return self._encoder.encode_all(groups, self.told_by_key)
         except Exception:  # the trees are made one by one, where the error is reported with the value's name
             return None
 
     def leaves(self, values: Sequence[Any]) -> list[Tree]:
         """Return the trees of values whose data are not stored."""
-        texts = encode_each(values) if self._encodes and not self.slices else [None] * len(values)
+        texts = self._encoder.encode_each(values) if self._encodes and not self.slices else [None] * len(values)
         return [self.tree(value, "", None) if text is None else text for value, text in zip(values, texts)]
 
     def keyword(self, key: str, value: Any, name: str, save: Save | None) -> Tree:
@@ -100,7 +93,7 @@ class TorchCollector(Collector):
 
     def tensor(self, tensor: torch.Tensor, name: str, save: Save | None) -> Tree:
         """Return the leaf of a ``torch.Tensor`` or ``Parameter``."""
-        if self._encodes and not self.slices and (text := encode(tensor)) is not None:
+        if self._encodes and not self.slices and (text := self._encoder.encode(tensor)) is not None:
             return text if save is None else StoredLeaf(text, save(name, tensor))
         return self._encode_nested(tensor, name, save) if tensor.is_nested else self.leaf(tensor, name, save)
 
@@ -124,10 +117,10 @@ class TorchCollector(Collector):
         return self._measure_leaf(tensor, name, save)
 
     def _measure_leaf(self, tensor: torch.Tensor, name: str, save: Save | None) -> TensorLeaf:
-        described = self._describe(tensor) if self._measured else None
-        if described is not None:
-            leaf = described
-            if self._checksum is not None and leaf.checksum is None:
+        description = describe(tensor) if self._measured else None
+        if description is not None:
+            leaf = TensorLeaf(TENSOR, *description)
+            if self._checksum is not None:
                 leaf.checksum = self._checksum(tensor)
             if save is not None:
                 leaf.data_name = save(name, tensor)
@@ -150,31 +143,6 @@ class TorchCollector(Collector):
         if save is not None:
             leaf.data_name = save(name, tensor)
         return leaf
-
-    def _describe(self, tensor: torch.Tensor) -> TensorLeaf | None:
-        """Return the leaf of an ordinary tensor in host memory; None for any other tensor.
-
-        A large tensor whose bytes occurred before, such as a weight or the input of the next module, has the statistics
-        that were computed then. A hash takes less time than statistics.
-        """
-        is_hashed = self._hashed_statistics is not None and _is_ordinary(tensor) and tensor.is_cpu
-        if not is_hashed or tensor.numel() < MIN_HASHED_ELEMENTS:
-            description = describe(tensor)
-            return None if description is None else TensorLeaf(TENSOR, *description)
-        assert self._hashed_statistics is not None and self._checksum is not None
-        checksum = self._checksum(tensor)
-        key = (checksum, tensor.dtype, tensor.numel())
-        cached = self._hashed_statistics.get(key)
-        if cached is not None:
-            name, statistics = cached
-            return TensorLeaf(TENSOR, name, list(tensor.shape), tensor.requires_grad, statistics, checksum)
-        description = describe(tensor)
-        if description is None:
-            return None
-        if len(self._hashed_statistics) >= MAX_HASHED_TENSORS:
-            self._hashed_statistics.clear()
-        self._hashed_statistics[key] = description[0], description[3]
-        return TensorLeaf(TENSOR, *description, checksum)
 
     def _checksum_on_gpu(self, tensor: torch.Tensor, leaf: TensorLeaf) -> bool:
         """Compute the checksum where the tensor is, if possible; the leaf receives it when it is fetched."""

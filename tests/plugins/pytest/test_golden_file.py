@@ -24,7 +24,7 @@ def file_of(*places: Place) -> GoldenFile:
 def test_file_is_read_as_it_was_written(tmp_path: Path) -> None:
     file = file_of(Place("cpu", "2.12.0"), Place("cpu", "2.13.0"))
     file.write(tmp_path / "a" / "golden.json")
-    assert read_golden(tmp_path / "a" / "golden.json", "") == file
+    assert read_golden(tmp_path / "a" / "golden.json", "golden.json", "") == file
     lines = (tmp_path / "a" / "golden.json").read_text().splitlines()
     assert f'"Torch.abs.0.forward": {{"args": ["{VALUE}"], "output": ["#00000001"]}}' in lines
 
@@ -56,8 +56,8 @@ def test_only_the_section_of_a_place_is_replaced() -> None:
 @every(
     "text, words",
     [
-        ("<<<<<<< ours\n{}", "not valid JSON"),
-        ("{}", "no golden file of format 1"),
+        ("<<<<<<< ours\n{}", "The golden file goldens/golden.json is not valid JSON"),
+        ("{}", "golden.json has another format: expected"),
         ('{"probe_golden": 1}', "sections cannot be read"),
         (
             '{"probe_golden": 1, "sections": [{"device": "cpu", "torch": "2.13.0", "measured": {}, "checks": [[]]}]}',
@@ -68,12 +68,12 @@ def test_only_the_section_of_a_place_is_replaced() -> None:
 def test_damaged_file_is_refused_with_the_fix(text: str, words: str, tmp_path: Path) -> None:
     (tmp_path / "golden.json").write_text(text)
     with pytest.raises(UserError, match=words) as caught:
-        read_golden(tmp_path / "golden.json", "Restore it.")
+        read_golden(tmp_path / "golden.json", "goldens/golden.json", "Restore it.")
     assert caught.value.fix == "Restore it."
 
 
 def test_damaged_line_is_refused() -> None:
-    with pytest.raises(UserError, match="a damaged golden file: 'nonsense' is not the text of a tensor"):
+    with pytest.raises(UserError, match=r"The golden file a\.json is damaged: 'nonsense' is not the text of a tensor"):
         parse_check(Check({"Torch.abs.0.forward": {"args": ["nonsense"]}}), "a.json", "Restore it.")
 
 

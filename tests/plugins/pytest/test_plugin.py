@@ -117,6 +117,23 @@ def test_damaged_golden_fails_with_the_fix_and_is_written_anew(project: pytest.P
     run(project).assert_outcomes(passed=1)
 
 
+def test_golden_that_cannot_be_written_fails_with_the_fix(project: pytest.Pytester) -> None:
+    (project.path / GOLDEN).mkdir(parents=True)
+    result = run(project, "--probe-update")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([
+        "*test_block.json* cannot be written: *",
+        "Make the path a file in a directory that you can write to, and write the golden: pytest *",
+    ])  # fmt: skip
+
+
+def test_dropout_and_a_function_without_result_have_repeatable_goldens(project: pytest.Pytester) -> None:
+    calls = "probe_golden.check(torch.nn.Dropout().train(), x)\n    assert probe_golden.check(lambda: [x.add(1)] and None) is None"
+    project.makepyfile(test_it=f"import torch\n\n\ndef test_block(probe_golden):\n    x = torch.ones(4)\n    {calls}\n")
+    run(project, "--probe-update").assert_outcomes(passed=1)
+    run(project).assert_outcomes(passed=1)
+
+
 STEPS = """
 import pytest
 import torch
@@ -204,7 +221,7 @@ def test_test_that_does_not_repeat_has_no_golden(project: pytest.Pytester) -> No
     )
     result = run(project, "--probe-update")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["The golden file was not written: *", "Make the test repeat: *"])
+    result.stdout.fnmatch_lines(["The golden file was not written: *", "Make the test repeatable: *"])
     assert not (project.path / GOLDEN).exists()
 
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 from pytest_probe.repetitions import list_repetitions, perturb_tensors
-from pytest_probe.spread import blank_values, compute_distance, list_undetermined, measure_spread, round_up, spread_step
+from pytest_probe.spread import (
+    blank_values,
+    compute_distance,
+    list_undetermined,
+    measure_spreads,
+    round_up,
+    spread_step,
+)
 from pytest_probe.step import Call, Step
 from pytest_probe.value_text import TensorValue
 from support.cases import every
@@ -28,7 +35,45 @@ def test_distance_is_relative_to_the_largest_element_or_the_norm() -> None:
 def test_largest_difference_is_kept_by_checksum_if_it_is_more_than_rounding_of_a_call() -> None:
     golden = step_of(value_of(1.0, "a"), value_of(1.0, "b"), value_of(1.0, "c"))
     repetitions = [step_of(value_of(1 + one, "x"), value_of(1 + 1e-7, "y"), value_of(1.0, "c")) for one in (1e-4, 3e-4)]
-    assert measure_spread(golden, repetitions) == {"a": pytest.approx(3e-4, rel=0.1)}
+    assert measure_spreads([golden], [[step] for step in repetitions]) == [{"a": pytest.approx(3e-4, rel=0.1)}]
+
+
+def test_rounded_data_count_for_values_that_they_determine_and_for_what_is_computed_from_these() -> None:
+    def record(noise: float) -> list[Step]:
+        gradient, parameter, other = value_of(1.0 + noise, "g"), value_of(1.0 + noise / 100, "p"), value_of(1.0, "i")
+        loss = value_of(1.0 + noise / 100, "l")
+        calls = {
+            "Module.a.backward.0": Call({"input": [other], "output": [gradient]}),
+            "Tensor.add_.0.forward": Call({"input_args": [other, gradient], "input_kwargs": {}, "output": [parameter]}),
+            "Torch.mean.0.forward": Call({"input_args": [other], "input_kwargs": {}, "output": [loss]}),
+        }
+        mean = {"input_args": [parameter], "input_kwargs": {}, "output": [value_of(1.0 + noise / 100, "m")]}
+        return [Step(calls), Step({"Torch.mean.0.forward": Call(mean)})]
+
+    first, second = measure_spreads(record(0.0), [], [record(0.1), record(0.2)])
+    assert first == {"g": pytest.approx(0.2, rel=0.1), "p": pytest.approx(0.002, rel=0.1)}
+    assert second == {"m": pytest.approx(0.002, rel=0.1), "p": pytest.approx(0.002, rel=0.1)}
+
+
+def test_value_without_a_producer_counts_as_computed_from_sensitive_values_of_an_earlier_step() -> None:
+    def record(noise: float) -> list[Step]:
+        running_mean = Call({"input_args": [value_of(1.0 + noise / 100, "r")], "output": []})
+        return [step_of(value_of(1.0 + noise, "g")), Step({"Functional.batch_norm.0.forward": running_mean})]
+
+    assert measure_spreads(record(0.0), [], [record(0.1)])[1] == {"r": pytest.approx(0.001, rel=0.1)}
+    assert measure_spreads(record(0.0)[1:], [], [record(0.1)[1:]]) == [{}]
+
+
+def test_parameters_with_a_sensitive_gradient_vary_with_rounded_data() -> None:
+    def record(noise: float) -> list[Step]:
+        phases = [
+            {"phase": "gradient", "number": 0, "values": {"bias": value_of(1.0 + noise, "g"), "b": value_of(1.0, "h")}},
+            {"phase": "state_after", "number": 0, "values": {"bias.exp_avg": value_of(1.0 + noise / 100, "s")}},
+            {"phase": "parameters_after", "number": 0, "values": {"b": value_of(1.0 + noise / 100, "q")}},
+        ]
+        return [Step({}, phases=phases)]
+
+    assert [*measure_spreads(record(0.0), [], [record(0.1)])[0]] == ["g", "s"]
 
 
 def test_baseline_differs_by_the_spread() -> None:

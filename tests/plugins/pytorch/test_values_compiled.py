@@ -10,7 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from probe_pytorch import statistics
-from probe_pytorch.statistics import TENSOR, describe, encode, measure
+from probe_pytorch.statistics import TENSOR, LeafEncoder, describe, measure
+from probe_pytorch.storage.host_bytes import CHECKSUMS, Checksum
 from probe_pytorch.values import TorchCollector
 from probe_recording.api import TensorLeaf
 from probe_recording.values.leaves import encode as encode_tree
@@ -21,10 +22,12 @@ pytestmark = pytest.mark.skipif(statistics._tally is None, reason="the extension
 DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16,
           torch.int8, torch.uint8]  # fmt: skip
 LANES = 16
+encode = LeafEncoder().encode
 
 
-def expected_json(tensor: Tensor) -> str:
-    leaf = TensorLeaf(TENSOR, str(tensor.dtype), list(tensor.shape), tensor.requires_grad, measure(tensor))
+def expected_json(tensor: Tensor, checksum: Checksum | None = None) -> str:
+    digest = None if checksum is None else checksum(tensor)
+    leaf = TensorLeaf(TENSOR, str(tensor.dtype), list(tensor.shape), tensor.requires_grad, measure(tensor), digest)
     return encode_tree(leaf)
 
 
@@ -97,6 +100,52 @@ def test_single_floats_are_given_four_times(value: float) -> None:
     assert encode(tensor) == expected_json(tensor)
 
 
+# -- checksums -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CHECKSUMS)
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.bool], ids=str)
+def test_checksum_is_that_of_the_bytes_in_row_major_order(dtype: torch.dtype, name: str) -> None:
+    base = make_tensor(dtype, 4, 5, 48)
+    encoder = LeafEncoder(CHECKSUMS[name])
+    for tensor in (base, base.mT, base[:, ::2, 3:20], base[:, :1], base[0, 0, 0], base[:1].expand(4, 5, 48)):
+        assert encoder.encode(tensor) == expected_json(tensor.contiguous(), CHECKSUMS[name])
+
+
+def test_equal_bytes_have_cached_statistics_with_the_shape_and_gradient_of_each_tensor() -> None:
+    measured: list[memoryview] = []
+    checksum = Checksum(lambda content: measured.append(content) or "same", is_unique=True)  # type: ignore[func-returns-value]
+    encoder = LeafEncoder(checksum)
+    first, second = torch.zeros(2, 3), torch.ones(6, requires_grad=True)
+    assert encoder.encode(first) == expected_json(first, checksum)
+    text = encoder.encode(second)
+    assert text is not None and '"shape": [6], "Max": 0.0' in text and '"requires_grad": true' in text
+    others = [torch.ones(7), torch.ones(6, dtype=torch.float64), torch.tensor(3), torch.tensor([3])]
+    assert [encoder.encode(tensor) for tensor in others] == [expected_json(tensor, checksum) for tensor in others]
+
+
+def test_values_changed_in_place_have_new_statistics() -> None:
+    encoder, tensor = LeafEncoder(CHECKSUMS["xxh3"]), torch.zeros(30_000)
+    for value in (1.0, 0.0):
+        tensor.data.fill_(value)  # the version counter of the tensor stays the same
+        assert encoder.encode(tensor) == expected_json(tensor, CHECKSUMS["xxh3"])
+
+
+def test_statistics_are_not_cached_by_a_checksum_that_may_be_equal_by_accident() -> None:
+    checksum = Checksum(lambda _: "same", is_unique=False)
+    encoder = LeafEncoder(checksum)
+    for tensor in (torch.zeros(3), torch.ones(3)):
+        assert encoder.encode(tensor) == expected_json(tensor, checksum)
+
+
+def test_error_of_a_checksum_is_raised() -> None:
+    def fail(_: object) -> str:
+        raise ValueError("no checksum")
+
+    with pytest.raises(ValueError, match="no checksum"):
+        LeafEncoder(Checksum(fail, is_unique=True)).encode(torch.ones(3))
+
+
 # -- groups of values ----------------------------------------------------------------------------------------
 
 VALUES = st.recursive(
@@ -155,7 +204,7 @@ def test_tensors_inside_a_transform_are_left_to_python() -> None:
 
 
 def test_wrong_arguments_raise_type_errors() -> None:
-    for arguments in ((), (1, 2), (torch.ones(2), [], torch.strided, bool)):
+    for arguments in ((), (1, 2), (torch.ones(2), [], torch.strided, bool), (torch.ones(2), {}, 1, 2, None, [])):
         with pytest.raises(TypeError):
             statistics._tally.encode(*arguments)
         with pytest.raises(TypeError):

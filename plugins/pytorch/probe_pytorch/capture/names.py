@@ -10,7 +10,7 @@ import importlib
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
 from types import CodeType
@@ -24,6 +24,8 @@ from probe_pytorch.capture.yaml_lists import read_lists
 FAMILIES = ("functional", "tensor", "torch", "_VF", "aten", "torch_npu", "distributed", "npu_distributed",
             "mindspeed")  # fmt: skip
 ANY_NAME = "*"
+MAX_CACHED_LISTS = 8
+"""Number of lists of functions whose names are cached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +142,6 @@ class _NameTableBuilder:
         self._rules = rules
         self._allow = allow
         self._listed = {family: [n for n in names if n == ANY_NAME or allow(n)] for family, names in listed.items()}
-        self._in_place = frozenset(rules["in_place"])
         self.names = Names(
             receives=rules["receives"],
             receive_keywords=frozenset(rules["receive_keywords"]),
@@ -174,44 +175,18 @@ class _NameTableBuilder:
             self._put(function, CapturedApi(full, in_place=name.endswith("_")))
 
     def _add_tensor(self) -> None:
-        listed = frozenset(self._listed["tensor"])
-        operators, renamed = self._rules["operators"], self._rules["renamed"]
-        for name in dict.fromkeys([*self._listed["tensor"], *operators]):
+        for name, api in _describe_tensor_methods(tuple(self._listed["tensor"])):
             function = getattr(torch.Tensor, name, None)
-            if function is None or name in renamed:
-                continue
-            operator, reflected = operators.get(name), self._rules["reflected"].get(name)
-            self._put(
-                function,
-                CapturedApi(
-                    f"Tensor.{name}" if name in listed else None,
-                    f"Tensor.{operator}" if operator in listed else None,
-                    operator is not None,
-                    f"Tensor.{reflected}" if reflected in listed else None,
-                    in_place=self._is_in_place(name),
-                    filled=(0,) if name in self._rules["overwrites"] else (),
-                ),
-            )
+            if function is not None:
+                self._put(function, api)
 
     def _add_torch(self) -> None:
-        recurrent, synonyms = frozenset(self._rules["recurrent"]), self._rules["synonyms"]
-        listed = self._listed["torch"]
-        for name in dict.fromkeys([*listed, *self._listed["_VF"], *recurrent]):
-            if name in synonyms:
-                continue  # the same function under a second name, which the mode cannot distinguish
+        for path, api in _describe_torch_functions(tuple(self._listed["torch"]), tuple(self._listed["_VF"])):
             holder: Any = torch
-            for part in name.split("."):
+            for part in path:
                 holder = getattr(holder, part, None)
-            if holder is None:
-                continue
-            self._put(
-                holder,
-                CapturedApi(
-                    f"Torch.{name}" if name in listed else None,
-                    recurrent=f"VF.{name}" if name in recurrent else None,
-                    in_place=self._is_in_place(name),
-                ),
-            )
+            if holder is not None:
+                self._put(holder, api)
 
     def _add_third_party(self, family: str) -> None:
         """Add the Python functions of torch_npu or mindspeed.ops, if the package is imported."""
@@ -250,8 +225,51 @@ class _NameTableBuilder:
         except TypeError:  # it cannot be hashed, so no mode receives it
             return
 
-    def _is_in_place(self, name: str) -> bool:
-        return name in self._in_place or (name.endswith("_") and not name.endswith("__"))
+
+@lru_cache(MAX_CACHED_LISTS)
+def _describe_tensor_methods(names: tuple[str, ...]) -> list[tuple[str, CapturedApi]]:
+    """Return the names of the methods of tensors that are recorded, with the names of their calls."""
+    rules, listed = _load_package_yaml("names.yaml"), frozenset(names)
+    operators, reflected = rules["operators"], rules["reflected"]
+    return [
+        (
+            name,
+            CapturedApi(
+                f"Tensor.{name}" if name in listed else None,
+                f"Tensor.{operators[name]}" if operators.get(name) in listed else None,
+                name in operators,
+                f"Tensor.{reflected[name]}" if reflected.get(name) in listed else None,
+                in_place=_is_in_place(name),
+                filled=(0,) if name in rules["overwrites"] else (),
+            ),
+        )
+        for name in dict.fromkeys([*names, *operators])
+        if name not in rules["renamed"]
+    ]
+
+
+@lru_cache(MAX_CACHED_LISTS)
+def _describe_torch_functions(
+    names: tuple[str, ...], vf_names: tuple[str, ...]
+) -> list[tuple[tuple[str, ...], CapturedApi]]:
+    """Return the paths of the functions of torch that are recorded, with the names of their calls."""
+    rules, listed = _load_package_yaml("names.yaml"), frozenset(names)
+    return [
+        (
+            tuple(name.split(".")),
+            CapturedApi(
+                f"Torch.{name}" if name in listed else None,
+                recurrent=f"VF.{name}" if name in rules["recurrent"] else None,
+                in_place=_is_in_place(name),
+            ),
+        )
+        for name in dict.fromkeys([*names, *vf_names, *rules["recurrent"]])
+        if name not in rules["synonyms"]  # the same function under a second name, which the mode cannot distinguish
+    ]
+
+
+def _is_in_place(name: str) -> bool:
+    return name in _load_package_yaml("names.yaml")["in_place"] or (name.endswith("_") and not name.endswith("__"))
 
 
 def _find_dispatcher_targets(function: Any) -> list[Any]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ctypes
 import zlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Union
 
 import torch
 import xxhash
 
-Bytes = Union[bytes, "ctypes.Array[ctypes.c_char]"]
+Bytes = Union[bytes, memoryview, "ctypes.Array[ctypes.c_char]"]
 
 MAX_SIZES = 1024
 """Number of sizes of tensors whose array types are cached."""
@@ -42,25 +43,35 @@ def _get_array_type(size: int) -> type[ctypes.Array[ctypes.c_char]]:
     return ctypes.c_char * size
 
 
-def compute_crc32(tensor: torch.Tensor) -> str:
-    """Return the CRC-32 of the bytes in row-major order as 8 hex digits.
-
-    msprobe calls this checksum ``md5``; see docs/formats.md#checksums.
-    """
-    host = copy_to_host(tensor)
-    return format_crc32(zlib.crc32(view_bytes(host)))
-
-
 def format_crc32(checksum: int) -> str:
     """Return a 32-bit checksum, signed or unsigned, as 8 hex digits."""
     return f"{checksum & 0xFFFFFFFF:08x}"
 
 
-def compute_xxh3(tensor: torch.Tensor) -> str:
-    """Return the 64-bit XXH3 hash (seed 0) of the bytes in row-major order as 16 hex digits."""
-    host = copy_to_host(tensor)
-    return f"{xxhash.xxh3_64_intdigest(view_bytes(host)):016x}"
+def _hash_crc32(content: Bytes) -> str:
+    return format_crc32(zlib.crc32(content))
 
 
-CHECKSUMS: dict[str, Callable[[torch.Tensor], str]] = {"md5": compute_crc32, "xxh3": compute_xxh3}
-"""Functions by the names in the configuration; ``md5`` is the name that msprobe gives to a CRC-32."""
+@dataclass(frozen=True, slots=True)
+class Checksum:
+    """A checksum of the bytes of a tensor in row-major order.
+
+    Attributes:
+        hash_bytes: A function that returns the checksum of bytes as hex digits.
+        is_unique: True if tensors with the same checksum have the same bytes, except with negligible probability.
+    """
+
+    hash_bytes: Callable[[Bytes], str]
+    is_unique: bool
+
+    def __call__(self, tensor: torch.Tensor) -> str:
+        """Return the checksum of a tensor."""
+        host = copy_to_host(tensor)
+        return self.hash_bytes(view_bytes(host))
+
+
+CHECKSUMS = {
+    "md5": Checksum(_hash_crc32, is_unique=False),
+    "xxh3": Checksum(xxhash.xxh3_64_hexdigest, is_unique=True),
+}
+"""Checksums by the names in the configuration; ``md5`` is the name that msprobe gives to a CRC-32 of 8 hex digits."""

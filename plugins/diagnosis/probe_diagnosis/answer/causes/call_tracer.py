@@ -147,7 +147,7 @@ class CallTracer:
             row="",
             modules=self._runs.list_modules(traced.op, traced.side),
             evidence=evidence | traced.evidence,
-            where=traced.line or self._runs.find_line(traced.op, traced.side),
+            where=traced.line or self._runs.find_line(traced.op, traced.side) or cause.where,
             consequences=(node.call.op, *(op for op in cause.consequences if op != traced.op)),
             consequence_count=cause.consequence_count + (traced.op not in cause.consequences),
         )
