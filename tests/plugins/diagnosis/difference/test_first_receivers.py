@@ -1,4 +1,4 @@
-"""Which call receives a value that differs first."""
+"""Tests of the first receiver of a value that differs."""
 
 from __future__ import annotations
 
