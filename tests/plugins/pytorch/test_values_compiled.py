@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from probe_pytorch import statistics
 from probe_pytorch.statistics import TENSOR, LeafEncoder, describe, measure
@@ -50,6 +50,7 @@ def test_encode_equals_the_leaf_made_in_python(dtype: torch.dtype) -> None:
         assert encode(tensor) == expected_json(tensor), (dtype, tensor.shape, tensor.stride())
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])  # on a busy machine the first draw takes seconds
 @given(st.lists(st.floats(width=64) | st.sampled_from([math.nan, math.inf, -math.inf, -0.0, 5e-324]), min_size=1))
 def test_encode_writes_any_float_as_json_does(values: list[float]) -> None:
     tensor = torch.tensor(values, dtype=torch.float64)
