@@ -224,7 +224,7 @@ class OptionSpec(ImportedSpec):
 
     The factory is the function that is called if one of them is given: for ``compare`` a
     ``protocols.PlanOption``, for ``merge_result`` a ``probe_reporters.MergeOption``, for ``plugins`` a function of the
-    manager and ``as_json`` that replaces the list and returns the exit code.
+    manager and of True for JSON, which replaces the list and returns the exit code.
 
     Attributes:
         command: The command.

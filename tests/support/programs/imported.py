@@ -26,7 +26,7 @@ CHECKED_WITH = (
 
 
 READ = (
-    "probe_core.plugins.distributions:_load_distributions", "probe_diagnosis.limits:limits", "probe_diagnosis.phases.phase_distances:limits",
+    "probe_core.plugins.distributions:_load_distributions", "probe_diagnosis.limits:limits", "probe_diagnosis.phases.phase_distances:load_limits",
     "probe_diagnosis.timeline.floors:load_floors", "probe_diagnosis.timeline.order:_load_apis",
     "probe_diagnosis.collectives.calls:load_apis", "probe_page.language:load_words",
 )  # fmt: skip

@@ -37,7 +37,7 @@ class LargestDifferences:
         scaled_output_distances: The largest difference of the outputs, each relative to the larger one of its own
             scale and that of the call.
         scaled_output_lines: The line of the table that has ``scaled_output_distances``; -1 if nothing differs.
-        agrees: True for calls whose floating-point outputs were all compared and agree.
+        outputs_agree: True for calls whose floating-point outputs were all compared and agree.
         not_compared: Number of tensors that were not compared.
         is_of_parameters: True for gradients of parameters.
         returns_difference: True for calls with an output that differs.

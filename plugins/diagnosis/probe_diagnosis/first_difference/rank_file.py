@@ -43,7 +43,7 @@ class RankFileRow:
     """A row as it is in the file.
 
     Attributes:
-        apart: The distance between its two sides; its name is that of the target's value.
+        comparison: The comparison of its two sides; its name is that of the target's value.
         golden: The name of the golden's value.
         cells: The cells of the table, by the headers of their columns.
         stack: Frames of the call, innermost first; empty if they were not recorded.
