@@ -198,7 +198,7 @@ def _explain_received(walker: Walker, number: int, distances: CallDistances) -> 
     largest = walker.cursor.get_value(line)
     if input_distance <= largest.jump * history.largest_multiple:
         return None, None
-    least = min(input_distance, largest.jump * max(1.0, history.largest_multiple))
+    least = min(input_distance, max(1.0, largest.jump * max(1.0, history.largest_multiple)))
     inputs = [largest] if walker.cursor.is_of_optimizer() else walker.cursor.calls[number].inputs()
     first = next(value for value in inputs if value.measure_multiple(value.scale, history.noise) >= least)
     return explain_input(first, input_distance, history), None

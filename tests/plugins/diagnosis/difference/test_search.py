@@ -152,10 +152,11 @@ def test_a_large_mask_does_not_hide_a_fault_of_softmax() -> None:
 
 def test_whole_numbers_that_differ_are_named_beside_floats() -> None:
     """One of 4096 token ids is another one."""
-    ids = value(noise=0.0, scale=29_000.0)._replace(distance=1 / 64, state=ValueState.DIFFERS, evidence="ids apart")
+    differing = {"distance": 1 / 64, "jump": 0.0, "state": ValueState.DIFFERS, "evidence": "ids apart"}
+    ids = value(noise=0.0, scale=29_000.0)._replace(**differing)
     ops = [torch("embedding", [0, ids], [FAULT]), BEHIND]
     assert named(ops) == [(0, "embedding")]
-    assert "receives values that differ" in why(ops)
+    assert "receives values that differ" in why(ops) and "input.1: ids apart" in why(ops)
 
 
 def test_truth_values_that_differ_are_named() -> None:
