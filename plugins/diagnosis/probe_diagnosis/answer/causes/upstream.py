@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from probe_core.model import Reason
 from probe_core.model.answers import Finding
 from probe_core.store.names import is_backward, is_gradient
 from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
 from probe_diagnosis.answer.causes.findings import create_finding, extend_statement, strip_numbers
+from probe_diagnosis.answer.causes.step_effect import StepEffect
 from probe_diagnosis.difference.differing_values import describe_difference, describe_values
 from probe_diagnosis.difference.nodes import Node
 from probe_diagnosis.difference.reasons import CauseKind
@@ -158,10 +160,16 @@ class UpstreamSearch:
         return [[key for key in keys if is_backward(key) or is_gradient(key)] for keys in sides]
 
     def find_lone_gradients(self) -> list[Finding]:
-        """Return the cause of gradients that only one run has if all other values agree; empty for none."""
+        """Return the cause of gradients that only one run has if all other values agree; empty for none.
+
+        Calls of the backward pass that only one run makes are none if the loss and all gradients of parameters agree:
+        the runs compute the same gradients in different ways.
+        """
         alone = self._list_lone_gradients()
         graph = self.find_graph_difference()
         if graph is None or not any(alone):
+            return []
+        if not any(map(is_gradient, chain(*alone))) and StepEffect(self._facts.ops).are_ends_same():
             return []
         side = int(not alone[0])
         more = Statement(f", and {alone[side][0]} is recorded in the {SIDES[side]} only")

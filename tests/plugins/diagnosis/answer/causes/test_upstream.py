@@ -82,6 +82,18 @@ def test_a_gradient_of_one_run_only_is_no_agreement(tmp_path: Path) -> None:
     )
 
 
+def test_a_backward_call_of_one_run_only_agrees_if_the_gradients_of_parameters_agree(tmp_path: Path) -> None:
+    """The runs compute an expression in different ways, and the same gradients of its parameters."""
+    target, golden = (
+        CHAIN
+        | {ADD: call(X, trained(Y, requires_grad=requires_grad), out=X), BACK: back(X, X)}
+        | {GRADIENT: {"weight": [statistics(Z)]}}
+        for requires_grad in (False, True)
+    )
+    found = answer(tmp_path, target, golden | {"Torch.mul.0.backward": back(Y, Y)}, "statistics")
+    assert found.outcome.value == "AGREE"
+
+
 def test_an_argument_of_the_differing_call_counts_more_than_a_gradient(tmp_path: Path) -> None:
     target, golden = (
         CHAIN | {ADD: call(X, trained(Y, requires_grad=flag), out=X), BACK: back(X, X), "Torch.exp.0.forward":
