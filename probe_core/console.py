@@ -1,7 +1,7 @@
 """Output of the commands: results on stdout, everything about the work on stderr.
 
-Every line goes through ``_print``, which makes its text safe for a terminal: no control character, escape
-sequence or direction mark of a dump is printed. Only ``style`` makes colors.
+Every text is made safe for a terminal: no control character, escape sequence or direction mark of a dump is
+printed. Only ``style`` makes colors.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def close_broken_pipes() -> None:
 
 
 def _create_line_listener(label: str) -> ProgressListener:
-    """Return a listener that prints a line if the last one, or the beginning, is long ago."""
+    """Return a listener that prints a line at most every ``PROGRESS_INTERVAL_SECONDS``."""
     printed = time.monotonic()
 
     def watch(what: str, done: int, total: int) -> None:

@@ -1,4 +1,4 @@
-"""Views of two runs: plugins may rename or rearrange runs before matching."""
+"""Views of two runs: plugins may rename records, and move values within them, before matching."""
 
 from __future__ import annotations
 

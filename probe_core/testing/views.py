@@ -57,7 +57,7 @@ class ViewConformance:
                         assert run.tensor(original_slot.value).tobytes() == view.tensor(original_slot.value).tobytes()
 
     def test_hints_are_texts(self) -> None:
-        """Check that there are no hints on no rows and no suspects."""
+        """Check that an empty batch without suspects has no hints."""
         hints = self.views().hints
         assert list(hints.of(create_batch([]))) == [] and list(hints.of_suspects([])) == []
         assert all(isinstance(text, str) for text in hints.explaining)

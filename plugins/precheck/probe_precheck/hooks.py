@@ -29,7 +29,7 @@ def probe_commands() -> list[CommandSpec]:
         ),
         CommandSpec(
             "run-overflow-check",
-            "Run recorded calls again, and tell which overflows are normal.",
+            "Run recorded calls again, and report which overflows are normal.",
             "probe_precheck.cli.run_overflow_check:run_overflow_check",
         ),
     ]

@@ -1,4 +1,4 @@
-"""The state of a model, so that repetitions of a test begin where the first run began."""
+"""The seeds and the states of models from which each run of a test begins."""
 
 from __future__ import annotations
 

@@ -26,7 +26,8 @@ def seed_all(seed: int = 1234, mode: bool = False, rm_dropout: bool = False) -> 
     Args:
         seed: Any number from 0 to 2**32 - 1.
         mode: True to use deterministic algorithms; torch then raises for operators that have none.
-        rm_dropout: True to set the probability of all dropouts built or called from now on to 0.
+        rm_dropout: True to set the probability of the dropouts of torch that are built or called from now on to 0
+            (``dropout`` and ``dropout1d`` to ``dropout3d``, as functions and as modules).
 
     Raises:
         UserError: An argument has a wrong type or value.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -50,14 +49,17 @@ def _add_sheet(book: Any, name: str, columns: Sequence[str], rows: Sequence[Sequ
 
 
 def _write_cell(sheet: Any, row: int, column: int, value: Cell) -> None:
-    """Write a cell: numbers that a sheet cannot hold as texts, and no cell for None and empty texts."""
+    """Write a cell.
+
+    A number that a sheet cannot hold exactly is written as a text; None and an empty text leave the cell empty.
+    """
     if value is None or value == "":
         return
     if isinstance(value, bool):
         sheet.write_boolean(row, column, value)
     elif isinstance(value, str):
         sheet.write_string(row, column, neutralise(value[:MAX_CELL_LENGTH]))
-    elif isfinite(value) and abs(value) <= 2**53:
+    elif abs(value) <= 2**53:  # False for nan
         sheet.write_number(row, column, value)
     else:
         sheet.write_string(row, column, str(value))

@@ -190,10 +190,11 @@ def _try_reader(trial: Trial) -> None:
     stranger = trial.directory / trial.spec.record_files[0]
     stranger.write_text("{}")
     reader = trial.spec.make()
-    sure = reader.sniff(stranger)
-    if not isinstance(sure, int):
-        raise TrialError(f"sniff must return a number from 0 to 100, not {type(sure).__name__}")
+    confidence = reader.sniff(stranger)
+    if type(confidence) is not int or not 0 <= confidence <= 100:
+        raise TrialError(f"sniff must return a whole number from 0 to 100, not {confidence!r:.40}")
     reader.open(trial.directory / "absent" / stranger.name)
+    raise TrialError("open must raise a UserError for a file that does not exist")
 
 
 def _try_scheduler(trial: Trial) -> None:

@@ -53,7 +53,7 @@ class DumpCandidate(NamedTuple):
 def find_dumps(path: Path) -> list[DumpCandidate]:
     """Return the files at or below a path that may be dumps, in the order of their paths.
 
-    A file whose name is not that of a dump counts if its length begins with that of a header.
+    A file with another name counts if it begins with the length of a header.
 
     Raises:
         UserError: There is none, or the path cannot be read.

@@ -19,8 +19,8 @@ from probe_mindspore.precheck.tensors import Arguments, DType, TensorArgument, V
 WIDE = (torch.float64, torch.float32)
 """Dtypes that floating-point numbers are raised to; the first that torch has kernels for is used."""
 
-REFERENCE_FACTOR = 2
-"""Bytes of a value of the reference for each byte of the device's."""
+REFERENCE_ITEM_BYTES = 8
+"""Bytes of a floating-point number of the reference."""
 
 INDEX_DTYPES = {"Int32": torch.int64, "Int16": torch.int64}
 """Dtypes that integers are raised to if torch does not accept their own."""
@@ -148,13 +148,15 @@ def list_expected_dtypes(outputs: Sequence[Any] | None) -> list[str]:
 def estimate_memory(arguments: Arguments, outputs: Sequence[Any] | None) -> int:
     """Return the bytes that a call needs: its arguments and ``compute_meta_outputs`` on both sides.
 
-    The reference takes twice as much as the device, since it computes in float64. Memory inside of operators
-    is not counted.
+    The reference computes in float64. Memory inside of operators is not counted.
     """
-    tensors = [item for item in outputs or () if isinstance(item, torch.Tensor)]
-    results = sum(max(tensor.nbytes, tensor.untyped_storage().nbytes()) for tensor in tensors)
-    inputs = sum(argument.values.nbytes for argument in arguments.tensors)
-    return inputs + REFERENCE_FACTOR * (inputs + results) + results
+    sizes = [(argument.values.nbytes, argument.values.itemsize) for argument in arguments.tensors]
+    sizes += [
+        (max(item.nbytes, item.untyped_storage().nbytes()), item.element_size())
+        for item in outputs or ()
+        if isinstance(item, torch.Tensor)
+    ]
+    return sum(size + size * max(2, REFERENCE_ITEM_BYTES // item_size) for size, item_size in sizes)
 
 
 def run_backward(reference: TorchReference, gradients: Sequence[TensorArgument | None]) -> list[Array]:

@@ -56,7 +56,7 @@ def format_origin(origin: CallOrigin) -> str:
 
 
 def describe_finding(finding: OperatorFinding) -> str:
-    """Return the sentence on the operator that went wrong first."""
+    """Return the sentence on a wrong result of an operator."""
     origin_text = format_origin(finding.origin)
     of_forward = f" of {finding.forward}" if finding.forward else ""
     start = f"{finding.name} ({finding.phase}{of_forward}){', ' if origin_text else ''}{origin_text}"
@@ -70,7 +70,7 @@ def describe_difference(difference: OperatorDifference) -> str:
     if difference.kind is OperatorDifferenceKind.STRUCTURE:
         return f"{result} has another structure, shape or kind of dtype than that of the CPU"
     if difference.kind is OperatorDifferenceKind.UNEQUAL:
-        return f"{difference.error:.3g} of the elements of {result} differ from those of the CPU"
+        return f"{100 * difference.error:.3g} % of the elements of {result} differ from those of the CPU"
     if difference.kind is OperatorDifferenceKind.NON_FINITE:
         return f"{format_count(difference.elements, 'element')} of {result} and {cpu} differ in nan or inf"
     return (

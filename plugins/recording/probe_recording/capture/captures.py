@@ -24,7 +24,7 @@ class Capture(Protocol[C]):
     def install(self, session: C, model: Any) -> None:
         """Observe the program and record into a session, until ``remove``.
 
-        A recorder calls this at each start, also if the capture is installed already. If it raises an
+        A recorder calls this at each start, even if the capture is already installed. If it raises an
         exception, all captures are removed.
 
         Args:

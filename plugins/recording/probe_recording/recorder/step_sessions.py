@@ -79,7 +79,7 @@ class StepSessions(Generic[S]):
         self._notices = notices
 
     def open(self, step: int) -> S:
-        """Return the session of a step, which is opened unless it is open.
+        """Return the session of a step; open it first if none is open.
 
         Raises:
             UserError: The directory of the step cannot be written.
@@ -160,7 +160,7 @@ class StepSessions(Generic[S]):
             self.current.tokens = BatchTokens.from_arguments(ids, positions, lengths)
 
     def pass_tokens(self, session: S) -> None:
-        """Pass the tokens that were noted before a session was opened to the session."""
+        """Give a session the tokens that were noted before it was opened."""
         session.tokens, self.carryover.tokens = self.carryover.tokens or session.tokens, None
 
     def report_comparison(self, *, is_complete: bool) -> None:

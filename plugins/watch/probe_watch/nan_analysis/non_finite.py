@@ -70,7 +70,7 @@ def find_non_finite(values: ValueColumns) -> NonFinite:
 
 
 def _convert_to_numbers(values: ValueColumns) -> Array:
-    """Return the statistics as numbers; 0 for statistics that are not floating-point numbers."""
+    """Return the statistics as numbers: floating-point numbers and texts that name one; 0 for all others."""
     is_text = values.types == TEXT
     numbers = np.where(values.types == FLOAT, values.numbers, 0.0)
     if is_text.any():

@@ -48,7 +48,7 @@ def test_statements_on_other_differences() -> None:
             OperatorDifferenceKind.STRUCTURE, 0
         ): "its result has another structure, shape or kind of dtype than that of the CPU",
         OperatorDifference(OperatorDifferenceKind.UNEQUAL, 1, "torch.int64", "torch.int64", (4,), 0.25): (
-            "0.25 of the elements of result 1 differ from those of the CPU"
+            "25 % of the elements of result 1 differ from those of the CPU"
         ),
         OperatorDifference(OperatorDifferenceKind.NON_FINITE, 0, "torch.float16", "torch.float32", (4,), elements=2): (
             "2 elements of its result and that of the CPU in float32 differ in nan or inf"

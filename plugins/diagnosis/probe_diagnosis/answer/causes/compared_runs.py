@@ -72,7 +72,7 @@ class ComparedRuns:
         return run.argument_name(op, argument) if isinstance(run, ArgumentNamer) else ""
 
     def find_side(self, op: str) -> int:
-        """Return the side that has an op: 1 if only the golden has it."""
+        """Return 0 if the target has an op, else 1 (the golden)."""
         return int(self.both[0].find(op) is None)
 
     def describe_unfinished(self) -> list[str]:

@@ -33,13 +33,13 @@ BATCH_OP, RANDOM_OP = "conditions.batch", "conditions.random_state"
 """Names of causes that are conditions, in place of the key of a call."""
 
 INTRODUCED_CODES = frozenset({CauseKind.INTRODUCED.value, CauseKind.GROWN.value, CauseKind.NOT_FINITE.value})
-"""Codes of causes that a call draws other random numbers for."""
+"""Codes of causes that other random numbers of the call explain."""
 
 OUTSIDE_DECISION_CODES = frozenset({CauseKind.ARGUMENT.value, CauseKind.ONE_SIDED.value})
 """Codes of causes that code outside of recorded calls decides; a condition need not be the reason."""
 
 OUTSIDE_RANDOM_CODES = OUTSIDE_DECISION_CODES | {CauseKind.RECEIVED.value}
-"""Codes of causes that code outside of recorded calls may have drawn random numbers for."""
+"""Codes of causes that random numbers drawn outside of recorded calls may explain."""
 
 BATCH_EXPLAINED_CODES = OUTSIDE_RANDOM_CODES | {CauseKind.GRADIENT.value, CauseKind.GROWN.value}
 """Codes of causes that other values of the batch explain."""
@@ -191,7 +191,9 @@ class ConditionCauses:
         for op in self._draws.iterate_ops():
             inner = calls.numbers_by_key.get(op)
             if inner is not None and cause.op in calls.modules[inner]:
-                return self._draws.find_differing_generators(op, calls.golden_ops.get(inner, op))
+                generators = self._draws.find_differing_generators(op, calls.golden_ops.get(inner, op))
+                if generators is not None:
+                    return generators
         return None
 
     def _create_random_finding(self, cause: Finding, generator: str, golden_generator: str) -> Finding:
@@ -287,11 +289,11 @@ def classify_batch_difference(
     pairs = list(zip(*statistics))
     if not heads[0].startswith(("float", "bfloat", "complex")):
         return BatchDifference.ORDER if statistics[0] == statistics[1] else BatchDifference.VALUES
-    if all(a == b for a, b in pairs[:2]):
-        return BatchDifference.ORDER  # noise of an earlier computation would change the extremes as well
     scale = max(abs(b) for _, b in pairs[:2])
-    is_rounding = all(abs(a - b) <= noise * scale for a, b in pairs[:3])
-    return BatchDifference.ROUNDING if is_rounding else BatchDifference.VALUES
+    if any(abs(a - b) > noise * scale for a, b in pairs[:3]):
+        return BatchDifference.VALUES
+    has_same_extremes = all(a == b for a, b in pairs[:2])  # rounding of an earlier computation changes the extremes
+    return BatchDifference.ORDER if has_same_extremes else BatchDifference.ROUNDING
 
 
 def _find_batch_statistics(step_phases: PhasesFile | None, name: str) -> tuple[float, ...] | None:
