@@ -84,7 +84,7 @@ def test_large_groups_are_measured_before_their_turn() -> None:
     assert seen == large
     for seed, each in enumerate(large):
         assert each._shared.keys() == {compute_group_sums}
-        assert each.once(compute_group_sums).row(0) == compute_sums(pair(LARGE, seed))
+        assert each.once(compute_group_sums).get_row(0) == compute_sums(pair(LARGE, seed))
 
 
 def test_only_measurable_pairs_are_measured_ahead() -> None:
@@ -103,7 +103,7 @@ def test_what_fails_ahead_is_left_to_the_metric() -> None:
 
     large = PairGroup([pair(LARGE)])
     assert list(measure_ahead([("a", large)], [fail])) == [("a", large)]
-    assert large.once(compute_group_sums).aligned.all()
+    assert large.once(compute_group_sums).is_aligned.all()
 
 
 def test_bytes_held_are_bounded() -> None:
@@ -138,7 +138,7 @@ def test_a_group_of_all_sorts() -> None:
     ]  # fmt: skip
     group = PairGroup([pair_of(array + 1, array.copy()) for array in sorts])
     found = group.once(compute_group_sums)
-    assert [found.row(place) for place in range(len(group))] == [compute_sums(each) for each in group]
+    assert [found.get_row(place) for place in range(len(group))] == [compute_sums(each) for each in group]
 
 
 def test_many_at_once_give_what_each_gives() -> None:
