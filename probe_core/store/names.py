@@ -3,7 +3,7 @@
 APIs are called ``{Scope}.{name}.{count}.{forward|backward}``, modules
 ``Module.{path}.{Class}.{forward|backward}.{count}``, parameter gradients
 ``Module.{path}.{Class}.parameters_grad`` (newer recorders append ``.0``), saved variables
-``{name}.{count}.debug``. MindSpore's modules have the scope ``Cell``.
+``{name}.{count}.debug``. Modules of frameworks that call them cells have the scope ``Cell``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 FORWARD, BACKWARD = "forward", "backward"
 GRADIENT_PART = "parameters_grad"
 MODULE_SCOPE, CELL_SCOPE = "Module", "Cell"
-"""Scopes of the modules of PyTorch and of MindSpore."""
+"""Scopes of modules; frameworks that call modules cells use the second one."""
 
 _MODULE_SUFFIX = re.compile(r"\.(?:forward|backward)\.\d+$|\.parameters_grad\b")
 _PHASE = re.compile(r"\.(forward|backward)(?:\.\d+)?$")

@@ -138,7 +138,7 @@ def test_the_plugin_of_the_page(tmp_path: Path) -> None:
     (tmp_path / "mine" / "run.json").write_text(blocks(PAGE, "json")[0])
     make_pytorch_run(tmp_path / "pytorch")
 
-    plugins = "mine,metrics,reporters,matching,ranks,pytorch,diagnosis"
+    plugins = "mine,metrics,reporters,matching,ranks,pytorch,diagnosis,check"
     environment = {**os.environ, "PYTHONPATH": str(site), "PROBE_PLUGINS": plugins}
     starts = {"python": [sys.executable], "probe": [sys.executable, "-m", "probe_core.cli"]}
 

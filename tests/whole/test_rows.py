@@ -57,7 +57,7 @@ def test_the_answer_counts_what_rows_do_not_compare(recorded: Path, tmp_path: Pa
 def test_other_rows_differ(recorded: Path, tmp_path: Path, probe: Any) -> None:
     runs = recorded / "target", recorded / "golden"
     assert probe("compare", *runs, "-o", tmp_path, "--rows", "golden=4") == 0, probe.err
-    assert probe.out.startswith("DIVERGED: Functional.conv2d.0.forward receives values that differ"), probe.out
+    assert probe.out.startswith("DIVERGED: Module.first.Conv2d.forward.0 receives values that differ"), probe.out
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ class EarlySelection:
     """The selection while a program is recorded, in the form of a filter of probe's sessions."""
 
     takes_all = False
-    inside = False
+    is_in_selected_module = False
 
     def __init__(self, selection: CallSelection) -> None:
         self._selection = selection
