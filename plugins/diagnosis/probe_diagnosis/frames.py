@@ -11,6 +11,7 @@ from probe_core.errors import UserError
 from probe_core.model.run import Run
 from probe_core.store.frames import FRAMEWORK_FRAMES
 
+_FUNCTION_PATTERN = re.compile(r"File (.+?), line \d+, in ([^,]+)")
 _FRAME_PATTERN = re.compile(r"File (.+?), (line \d+, in [^,]+)")
 """Pattern of a stack frame. Group 1 is the path of the file, group 2 the line number and the function."""
 
@@ -19,6 +20,12 @@ def shorten_frame(frame: str) -> str:
     """Return the name of the file, the line and the function of a frame."""
     match = _FRAME_PATTERN.match(frame)
     return frame if match is None else f"{PureWindowsPath(match[1]).name}, {match[2]}"
+
+
+def parse_function(frame: str) -> tuple[str, ...]:
+    """Return the path of the file and the name of the function of a frame; empty for other texts."""
+    match = _FUNCTION_PATTERN.match(frame)
+    return match.groups() if match else ()
 
 
 def select_own_frames(frames: Sequence[str]) -> Iterator[str]:

@@ -58,6 +58,7 @@ class VerdictLimits:
         max_sum_error: Largest relative difference of means and norms that were summed in another order.
         max_written_characters: Largest length of the decimal form of a float that counts as written by a person.
         min_block_calls: Number of calls of one line in one run only at which the line is named.
+        max_rewritten_calls: Largest number of calls of an expression that the runs compute with other calls.
         baseline: Limits of a second golden run.
         reference: Limits of a more precise third run.
     """
@@ -74,6 +75,7 @@ class VerdictLimits:
     max_sum_error: float
     max_written_characters: int
     min_block_calls: int
+    max_rewritten_calls: int
     baseline: BaselineLimits
     reference: ReferenceLimits
 

@@ -29,9 +29,6 @@ from probe_diagnosis.timeline.value_table import (
     measure_multiples,
 )
 
-MAX_BLOCK_CALLS = 40
-"""Largest number of calls of both runs within a block. More calls are downstream of a fault."""
-
 
 @dataclass(slots=True, eq=False)
 class _Block:
@@ -126,7 +123,7 @@ class _BlockSearch:
             return not is_large
         (block.inner if returned else block.closing).add(number)
         block.lines += differing
-        block.is_open = len(block.inner) > MAX_BLOCK_CALLS
+        block.is_open = len(block.inner) > limits().max_rewritten_calls
         return not block.is_open
 
     def _find_block(self, number: int, received: Sequence[int]) -> _Block | None:
@@ -140,12 +137,14 @@ class _BlockSearch:
             producers = self._find_producers(number, line)
             if any(map(is_backward, producers)):
                 return None
-            found = [block for block in self._blocks if self._calls.numbers_by_key.get(producers[0], -1) in block.inner]
+            sources = [
+                block for block in self._blocks if self._calls.numbers_by_key.get(producers[0], -1) in block.inner
+            ]
             is_other = producers[0] in self._unpaired[0] or producers[1] in self._unpaired[1]
             is_crossed = all(producers) and self._partners.get(producers[0]) != producers[1]
-            if not (found or is_other or is_crossed):
+            if not (sources or is_other or is_crossed):
                 return None
-            blocks += found
+            blocks += sources
         merged = blocks[0] if blocks else _Block()
         for block in blocks[1:]:
             merged.inner |= block.inner

@@ -30,9 +30,9 @@ def attribute_unlike_gradients(facts: RankFacts, runs: ComparedRuns) -> None:
     """Attribute differences of gradients that are rounding to the unpaired backward calls that returned them."""
     returned = [_index_gradients(run, keys) for run, keys in zip(runs.both, (facts.target_only, facts.golden_only))]
     for line, values in _iterate_received(facts, runs) if all(returned) else ():
-        found = [gradients.get(compute_fingerprint(value)) for gradients, value in zip(returned, values)]
-        if found[0] is not None and found[1] is not None:
-            _attribute(facts.ops, line, *found[0])
+        sources = [gradients.get(compute_fingerprint(value)) for gradients, value in zip(returned, values)]
+        if sources[0] is not None and sources[1] is not None:
+            _attribute(facts.ops, line, *sources[0])
     facts.ops.clear_caches()
 
 

@@ -6,7 +6,6 @@ computed from its result.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Container, Sequence
 
 from probe_core.model import Kind, Side
@@ -17,11 +16,9 @@ from probe_diagnosis.answer.causes.producers import find_start, is_received
 from probe_diagnosis.answer.causes.unpaired_calls import get_key, select_surplus_calls
 from probe_diagnosis.difference.nodes import Node
 from probe_diagnosis.difference.reasons import CauseKind
+from probe_diagnosis.frames import parse_function
 from probe_diagnosis.timeline.compared_calls import Basis
 from probe_diagnosis.timeline.order import is_permuting
-
-_FUNCTION_PATTERN = re.compile(r"File (.+?), line \d+, in ([^,]+)")
-"""Pattern of a stack frame. The groups are the path of the file and the name of the function."""
 
 
 def list_earlier_surplus_calls(
@@ -67,14 +64,9 @@ def _is_unreceived_in_same_function(runs: ComparedRuns, node: Node, key: str, si
     frames = runs.list_own_frames(key, side)
     place = len(frames) - len(outer) - 1
     is_same = bool(own) and place >= 0 and frames[place + 1 :] == outer
-    if not is_same or _get_function(frames[place]) != _get_function(own):
+    if not is_same or parse_function(frames[place]) != parse_function(own):
         return False
     return _returns_tensor(runs.both[side], key) and not is_received(runs.both[side], key)
-
-
-def _get_function(frame: str) -> tuple[str, ...]:
-    match = _FUNCTION_PATTERN.match(frame)
-    return match.groups() if match else ()
 
 
 def _returns_tensor(run: Run, key: str) -> bool:
