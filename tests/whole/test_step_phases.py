@@ -162,3 +162,40 @@ def test_a_weight_that_is_tied_in_one_run_only(tmp_path: Path, probe: Probe) -> 
         "head.weight is a parameter of its own in the target, and a second name of a tied weight in the golden"
         in statement
     )
+
+
+class QueueNet(nn.Module):
+    """A net that counts the rows it received in a buffer, by ``stride`` for each row."""
+
+    pointer: torch.Tensor
+
+    def __init__(self, stride: int) -> None:
+        super().__init__()
+        self.linear, self.stride = nn.Linear(4, 2), stride
+        self.register_buffer("pointer", torch.zeros(1, dtype=torch.long))
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        pointer = int(self.pointer)
+        self.pointer[0] = pointer + self.stride * len(rows)
+        return self.linear(rows)
+
+
+def train_queue_net(path: Path, stride: int) -> Path:
+    torch.manual_seed(0)
+    model = QueueNet(stride)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with recording(path, level="L0") as found:
+        found.start(model)
+        model(torch.ones(3, 4)).sum().backward()
+        optimizer.step()
+        found.stop()
+        found.step()
+    return path
+
+
+def test_a_buffer_that_no_output_depends_on_yet(tmp_path: Path, probe: Probe) -> None:
+    runs = train_queue_net(tmp_path / "target", 0), train_queue_net(tmp_path / "golden", 1)
+    found = answer(probe, tmp_path, *runs)
+    (cause,) = found["causes"]
+    assert (found["verdict"], cause["kind"], cause["op"]) == ("DIVERGED", "phase", "phase.buffers.0")
+    assert "buffers differ after the step (pointer: 0 against 3)" in cause["statement"]

@@ -152,8 +152,13 @@ class PhaseSearch:
             if value is not None and (key in names or key.rpartition(".")[0] in names)
         ]
 
-    def find_changed_buffers(self, module_path: str) -> PhaseDifference | None:
-        """Return that buffers of a module differ after the step, and agreed before it; None for none."""
+    def find_changed_buffers(self, module_path: str | None = None, min_multiple: float = 1.0) -> PhaseDifference | None:
+        """Return that buffers differ after the step, and agreed before it; None for none.
+
+        Args:
+            module_path: The module whose buffers are compared; None for those of all modules.
+            min_multiple: The smallest difference that counts, as a multiple of rounding.
+        """
         target, golden = self._both
         before, after = (
             measure_distances(
@@ -163,8 +168,8 @@ class PhaseSearch:
         )
         names = [
             name
-            for name in after.find_differing(0.0)
-            if name.rpartition(".")[0] == module_path and before.multiples.get(name, 0.0) <= 1
+            for name in after.find_differing(min_multiple)
+            if module_path in (None, name.rpartition(".")[0]) and before.multiples.get(name, 0.0) <= 1
         ]
         if not names:
             return None

@@ -18,6 +18,7 @@ from probe_diagnosis.answer.causes.replaced_calls import find_uncompared_calls
 from probe_diagnosis.difference.nodes import Node
 from probe_diagnosis.difference.reason_statement import PHASES_INTRO
 from probe_diagnosis.difference.reasons import CauseKind
+from probe_diagnosis.limits import limits
 from probe_diagnosis.phases.phase_differences import AFTER_BACKWARD, UNTIL_BACKWARD, PhaseDifference
 from probe_diagnosis.phases.phase_search import PhaseSearch
 from probe_diagnosis.phases.phases_file import Number, PhasesFile, read_phases
@@ -109,19 +110,24 @@ class PhaseComparison:
         step = None if self._search is None else self._search.find_other_loss()
         return [] if step is None else [self._create_finding(step)]
 
-    def find_calls_with_changed_buffers(self, altered_calls: Sequence[Finding]) -> list[Finding]:
-        """Return the calls with different arguments whose modules have other buffers after the step.
+    def find_changed_buffers(self, altered_calls: Sequence[Finding]) -> list[Finding]:
+        """Return the causes of buffers that agree before the step and differ after it.
 
-        Such buffers are a part of the model that its outputs in training do not show, such as the running
-        statistics of a batch normalization.
+        Buffers are a part of the model that its outputs in training need not show, such as the running statistics of a
+        batch normalization. Calls of their modules with different arguments are the causes. Without such a call, the
+        buffers themselves are the cause if their difference is far larger than rounding.
         """
+        if self._search is None:
+            return []
         findings = []
         for cause in altered_calls:
             module = parse_module_key(cause.modules[0]) if cause.modules else None
-            if self._search is not None and module is not None and "argument" in cause.evidence:
-                step = self._search.find_changed_buffers(module.path)
-                if step is not None:
-                    findings.append(add_phase_evidence(cause, step, is_stated=False))
+            step = self._search.find_changed_buffers(module.path) if module and "argument" in cause.evidence else None
+            if step is not None:
+                findings.append(add_phase_evidence(cause, step, is_stated=False))
+        if not findings:
+            step = self._search.find_changed_buffers(min_multiple=limits().min_vanishing_multiple)
+            findings = [] if step is None else [self._create_finding(step)]
         return findings
 
     def find_setting(self) -> list[Finding]:

@@ -73,8 +73,8 @@ def find_causes(
     if not (selection.rounding or is_explained):
         causes = step_phases.find_lone_phase(effective=True) or upstream.find_lone_gradients()
         altered_calls = step_phases.add_lost_updates(altered_calls) or step_phases.find_lone_phase(effective=False)
-    if not causes:
-        causes = step_phases.find_calls_with_changed_buffers(altered_calls)
+    if not (causes or is_explained):
+        causes = step_phases.find_changed_buffers(altered_calls)
         ops = {cause.op for cause in causes}
         altered_calls = [cause for cause in altered_calls if cause.op not in ops]
     graph = upstream.find_graph_difference()
