@@ -38,7 +38,7 @@ from probe_diagnosis.difference.reasons import CauseKind, DivergenceReason, summ
 from probe_diagnosis.difference.walking import CallDecision, CallDistances, Walker
 from probe_diagnosis.timeline.call_columns import CallColumns
 from probe_diagnosis.timeline.compared_calls import Basis, ComparedCall, DifferenceKind, ValueComparison
-from probe_diagnosis.timeline.order import is_selecting, is_storage, order_by_effect
+from probe_diagnosis.timeline.order import is_selecting, is_storage
 from probe_diagnosis.timeline.timeline import Timeline
 
 MAX_FURTHER_CAUSES = 5
@@ -119,7 +119,7 @@ def _create_walker(
     follows_backward: bool,
 ) -> Walker:
     columns = calls if isinstance(calls, CallColumns) else CallColumns.from_calls(calls)
-    cursor = RankCursor(rank, columns, order_by_effect(columns), follows_backward)
+    cursor = RankCursor(rank, columns, follows_backward=follows_backward)
     return Walker(cursor, known_values, carried, history.copy())
 
 

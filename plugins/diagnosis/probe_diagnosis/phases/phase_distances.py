@@ -59,7 +59,7 @@ class PhaseDistances:
         return sorted(names, key=lambda name: -self.multiples[name])
 
     def format_value(self, name: str) -> str:
-        """Return both norms of a value as text, or the first statistic that differs; a single element is stated itself."""
+        """Return both norms of a value as text, or its first statistic that differs, or its only element."""
         target, golden = self.target[name], self.golden[name]
         assert target is not None and golden is not None
         if math.prod(target.shape) == math.prod(golden.shape) == 1:

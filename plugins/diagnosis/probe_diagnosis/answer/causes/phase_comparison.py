@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from probe_core.model import Reason
 from probe_core.model.answers import Finding
 from probe_core.store.names import is_backward, is_gradient, parse_module_key
@@ -51,8 +53,7 @@ class PhaseComparison:
         phase_files = [None if runs.are_rows else read_phases(run.shown.path.parent) for run in runs.both]
         target, golden = phase_files
         self._numbers = facts.ops.numbers_by_key
-        backward_calls = [number for number, key in enumerate(facts.ops.keys) if is_backward(key)]
-        self._last_backward_call = max(backward_calls, default=len(facts.ops))
+        self._last_backward_call = max(np.flatnonzero(facts.ops.is_backward).tolist(), default=len(facts.ops))
         self._step_counts = count_optimizer_steps(facts.ops) or [0]
         self._both = None if target is None or golden is None else (target, golden)
         self._search = PhaseSearch(target, golden, facts.ops.noise, carried) if target and golden else None

@@ -22,7 +22,7 @@ from probe_diagnosis.difference.reasons import CauseKind
 from probe_diagnosis.difference.statement import Statement
 from probe_diagnosis.timeline.compared_calls import ComparedCall, ValueComparison
 from probe_diagnosis.timeline.coverage import ONE_NONE
-from probe_diagnosis.timeline.order import OPTIMIZER, order_by_effect
+from probe_diagnosis.timeline.order import OPTIMIZER
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.recorded import find_value
 from probe_diagnosis.timeline.value_table import REQUIRES_OTHER_GRADIENT
@@ -185,9 +185,9 @@ class UpstreamSearch:
         has_other = calls.has_any(calls.table.lines["flags"] & REQUIRES_OTHER_GRADIENT > 0)
         if not has_other.any():
             return None
-        has_backward = any(map(is_backward, calls.keys))
-        for number in order_by_effect(calls):
-            if not has_other[number] or is_backward(calls.keys[number]):
+        has_backward = any(calls.is_backward)
+        for number in calls.effect_order:
+            if not has_other[number] or calls.is_backward[number]:
                 continue
             call = calls[number]
             value = next(candidate for candidate in call.values if candidate.requires_other_gradient)
