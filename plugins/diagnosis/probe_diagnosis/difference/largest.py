@@ -10,6 +10,7 @@ import numpy as np
 from probe_core.model.columns import Array
 from probe_diagnosis.difference.nodes import Fingerprint
 from probe_diagnosis.timeline.call_columns import CallColumns
+from probe_diagnosis.timeline.compared_calls import Basis
 from probe_diagnosis.timeline.order import has_own_scale
 from probe_diagnosis.timeline.value_table import (
     DIFFERS_CODE,
@@ -41,6 +42,9 @@ class LargestDifferences:
         is_of_parameters: True for gradients of parameters.
         returns_difference: True for calls with an output that differs.
         returns_in_region: True for calls with an output that differs where calls do not line up.
+        jumps: For each line of the table, the growth of a difference that its call explains.
+        is_by_statistics: True for lines that were compared by their statistics.
+        is_exact: True for lines with a finite difference of values that have no rounding, such as integers.
     """
 
     calls: CallColumns
@@ -57,6 +61,9 @@ class LargestDifferences:
     is_of_parameters: Sequence[bool]
     returns_difference: Sequence[bool]
     returns_in_region: Sequence[bool]
+    jumps: Sequence[float]
+    is_by_statistics: Sequence[bool]
+    is_exact: Sequence[bool]
 
     def exclude_known_outputs(self, number: int, known_values: Set[Fingerprint]) -> tuple[float, int]:
         """Return the largest difference of the outputs of a call, and its line, without known values."""
@@ -142,6 +149,9 @@ def compute_largest_differences(calls: CallColumns, noise: float = 0.0) -> Large
         is_of_parameters=calls.is_gradient,
         returns_difference=calls.has_any(table.differs & ~is_source).tolist(),
         returns_in_region=calls.has_any(is_in_region & ~is_source).tolist(),
+        jumps=lines["jump"].tolist(),
+        is_by_statistics=(lines["basis"] == Basis.STATISTICS).tolist(),
+        is_exact=((lines["noise"] == 0) & np.isfinite(lines["distance"])).tolist(),
     )
 
 

@@ -185,8 +185,9 @@ def _search(
     if not (reported or search_result.vanished):
         return search_result, []
     effect = StepEffect(facts.ops)
-    isolated = effect.find_isolated_calls() if reported else set()
-    if isolated and step_phases.are_gradients_same() and step_phases.are_parameters_same():
+    is_step_same = step_phases.are_gradients_same() and step_phases.are_parameters_same()
+    isolated = effect.find_isolated_calls() if reported and is_step_same else set()
+    if isolated:
         others = [facts.ops[number] for number in range(len(facts.ops)) if number not in isolated]
         rest = search({facts.rank: others}, histories=histories, carried=carried)
         if not (rest.first or rest.grown or rest.vanished):
