@@ -111,25 +111,22 @@ class PhaseComparison:
         step = None if self._search is None else self._search.find_other_loss()
         return [] if step is None else [self._create_finding(step)]
 
-    def find_changed_buffers(self, altered_calls: Sequence[Finding]) -> list[Finding]:
-        """Return the causes of buffers that agree before the step and differ after it.
+    def find_changed_buffers(self, modules: Sequence[str], min_multiple: float = 1.0) -> PhaseDifference | None:
+        """Return that buffers of the innermost of ``modules`` agree before the step and differ after it, or None.
 
-        Buffers are a part of the model that its outputs in training need not show, such as the running statistics of a
-        batch normalization. Calls of their modules with different arguments are the causes. Without such a call, the
-        buffers themselves are the cause if their difference is far larger than rounding.
+        The model itself may not be recorded, so calls outside of modules belong to it.
         """
-        if self._search is None:
-            return []
-        findings = []
-        for cause in altered_calls:
-            module = parse_module_key(cause.modules[0]) if cause.modules else None
-            step = self._search.find_changed_buffers(module.path) if module and "argument" in cause.evidence else None
-            if step is not None:
-                findings.append(add_phase_evidence(cause, step, is_stated=False))
-        if not findings:
-            step = self._search.find_changed_buffers(min_multiple=limits().min_vanishing_multiple)
-            findings = [] if step is None else [self._create_finding(step)]
-        return findings
+        module = parse_module_key(modules[0]) if modules else None
+        if self._search is None or (modules and module is None):
+            return None
+        return self._search.find_changed_buffers(module.path if module else "", min_multiple)
+
+    def find_lone_buffers(self) -> list[Finding]:
+        """Return that buffers agree before the step and differ entirely after it."""
+        step = None
+        if self._search is not None:
+            step = self._search.find_changed_buffers(None, limits().min_vanishing_multiple)
+        return [] if step is None else [self._create_finding(step)]
 
     def find_setting(self) -> list[Finding]:
         """Return the first setting of an optimizer that differs and changes values."""
