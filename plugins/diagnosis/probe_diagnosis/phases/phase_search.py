@@ -209,6 +209,7 @@ class PhaseSearch:
             input_distances = measure_distances(step_phases[0][0].values, step_phases[1][0].values, noise)
             carried = self.find_unsettled() if noise else set()
             if names := [name for name in input_distances.find_differing(0.0) if name not in carried]:
+                clause = f"{_describe_one_sided(*(phases[0].values for phases in step_phases))}{clause}"
                 statement = Statement(clause, "", format_worst(input_distances, names))
                 yield PhaseDifference(
                     step_phases[0][0], UNTIL_BACKWARD, statement, evidence=build_evidence(input_distances, names)
@@ -376,6 +377,14 @@ def _flatten_single_elements(values: Values) -> Values:
         name: replace(value, shape=()) if value is not None and set(value.shape) == {1} else value
         for name, value in values.items()
     }
+
+
+def _describe_one_sided(target: Values, golden: Values) -> str:
+    """Return the beginning of a sentence on the values that only one run has; empty if there are none."""
+    for names, others, side in ((target, golden, "target"), (golden, target, "golden")):
+        if one_sided_names := [name for name in names if name not in others]:
+            return f"{format_names(one_sided_names)} exist{'s' * (len(one_sided_names) == 1)} in the {side} only, and "
+    return ""
 
 
 def _format_subject(names: Sequence[str]) -> str:
