@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from probe_core.model.answers import Answer, Coverage, Note, NoteKind, Outcome
 from probe_diagnosis.answer.verdict.all_ranks import merge_answers
+
+from probe_core.model.answers import Answer, Coverage, Note, NoteKind, Outcome
 
 
 def agree(*notes: Note) -> Answer:
