@@ -44,7 +44,7 @@ REASON_PHRASES = {
     EMPTY: "without elements",
     REGION: "in calls that could not be aligned and may be paired incorrectly",
     ONE_NONE: "that one run recorded as None",
-    LEFT_OUT: "that a judge left out",
+    LEFT_OUT: "that the judge of a plugin excluded",
     PROCESS_START: "from before the model was first called in the resumed process",
     ROW_SHARED: "that all rows of a batch share, such as weights",
     ROW_REDUCED: "over all rows of a batch, such as the loss and the gradients of parameters",
