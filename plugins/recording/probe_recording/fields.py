@@ -33,11 +33,6 @@ class Fields:
         self._fields = fields
         self.subject = subject
 
-    @property
-    def what(self) -> str:
-        """The former name of ``subject``."""
-        return self.subject
-
     def section(self, name: str) -> Fields:
         """Return the section ``name``; an empty one if it is left out."""
         value = self._fields.get(name) or {}

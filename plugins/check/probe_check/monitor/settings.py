@@ -164,12 +164,12 @@ def parse_settings(values: Mapping[str, Any], what: str = "The configuration") -
 def _parse_flags(fields: Fields, output_format: str) -> frozenset[str]:
     flags = {name for name in FLAG_FIELDS if fields.flag(name, False)}
     if {"forward_only", "backward_only"} <= flags and "xy_distribution" in flags:
-        warn(f'{fields.what}: "forward_only" and "backward_only" are both true, so no activations are monitored')
+        warn(f'{fields.subject}: "forward_only" and "backward_only" are both true, so no activations are monitored')
     if "ur_distribution" in flags and output_format != "tensorboard":
-        warn(f'{fields.what}: "ur_distribution" needs "format": "tensorboard", and is ignored')
+        warn(f'{fields.subject}: "ur_distribution" needs "format": "tensorboard", and is ignored')
         flags.discard("ur_distribution")
     if "monitor_mbs_grad" in flags and "wg_distribution" not in flags:
-        warn(f'{fields.what}: "monitor_mbs_grad" has no effect without "wg_distribution": true')
+        warn(f'{fields.subject}: "monitor_mbs_grad" has no effect without "wg_distribution": true')
     return frozenset(flags)
 
 
@@ -244,7 +244,7 @@ def _parse_operations(fields: Fields) -> tuple[str, ...]:
     unknown = [item for item in value or () if item not in (*OPERATIONS, "shape", "dtype")]
     if unknown:
         operation_names = ", ".join(OPERATIONS)
-        warn(f'{fields.what}: "ops" holds {unknown[0]!r:.40}, which is ignored; known are {operation_names}')
+        warn(f'{fields.subject}: "ops" holds {unknown[0]!r:.40}, which is ignored; known are {operation_names}')
     return tuple(name for name in names if name in OPERATIONS) or ("norm",)
 
 

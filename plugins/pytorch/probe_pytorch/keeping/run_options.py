@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from probe_recording.api import Config
-from probe_recording.keeping.options import KeepOptions, parse_options
-from probe_recording.keeping.settings import keep_config
+from probe_recording.keeping.options import KeepOptions, keep_config, parse_options
 from probe_recording.keeping.watch import DEFAULT_PATH
 
 from probe_core import console

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from probe_recording.diff_check.agreement import Agreement
 from probe_recording.diff_check.call_stream import CallStream, GoldenCall, PairedCall
-from probe_recording.diff_check.golden_run import GoldenRun
-from probe_recording.diff_check.golden_step import GoldenStep
+from probe_recording.diff_check.golden_run import GoldenRun, GoldenStep
 from probe_recording.diff_check.recorded_call import RecordedCall
 
 MAX_UNPAIRED_CALLS = 8

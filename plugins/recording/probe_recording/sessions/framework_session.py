@@ -8,11 +8,15 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from probe_recording.values.leaves import Tree
-from probe_recording.values.overflow import has_overflow
 from probe_recording.values.tensor_store import Store
 
 if TYPE_CHECKING:
     from probe_recording.values.collector import Collector
+
+
+import math
+
+from probe_recording.values.leaves import TensorLeaf
 
 
 class FrameworkSession(ABC):
@@ -61,3 +65,18 @@ class FrameworkSession(ABC):
 
     def read_back(self) -> None:  # noqa: B027 - without devices there is nothing to fetch
         """Fetch the statistics that are still on a device."""
+
+
+# -- the test for nan and infinities of the task overflow_check (docs/configuration.md#overflow) ----
+
+
+def has_overflow(tree: Tree) -> bool:
+    """Return True if the maximum or minimum of any leaf is nan or infinite."""
+    if isinstance(tree, TensorLeaf):
+        high, low = tree.statistics[:2]
+        return not all(math.isfinite(value) for value in (high, low) if value is not None)
+    if isinstance(tree, list):
+        return any(has_overflow(item) for item in tree)
+    if type(tree) is dict:
+        return any(has_overflow(item) for item in tree.values())
+    return False

@@ -33,8 +33,7 @@ from probe_recording.step_facts.tokens import BatchTokens
 from probe_recording.values.arrays import CHECKSUMS, Array
 from probe_recording.values.entry import Entry
 from probe_recording.values.leaves import Save, Tree, drop_data_names, encode
-from probe_recording.values.tensor_selection import TensorSelection
-from probe_recording.values.tensor_store import Store
+from probe_recording.values.tensor_store import Store, TensorSelection
 
 FLUSH_INTERVAL_RECORDS = 1000
 """Smallest number of new records between two flushes of a step; large steps wait for a quarter more records."""

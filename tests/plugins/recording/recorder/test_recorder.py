@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from probe_recording.recorder.forks import abandon_in_children
+from probe_recording.recorder.recorder import abandon_in_children
 
 
 class Recorder:

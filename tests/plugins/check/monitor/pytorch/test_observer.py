@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from probe_check.monitor.pytorch.steps import StepWrapper
+from probe_check.monitor.pytorch.observer import StepWrapper
 
 
 class Optimizer:

@@ -8,7 +8,7 @@ import sys
 import torch
 from probe_pytorch import compat, compat_dispatch
 from probe_pytorch.dispatch_check.findings import CallOrigin
-from probe_pytorch.dispatch_check.origin import (
+from probe_pytorch.dispatch_check.mode import (
     MAX_FORWARD_CALLS,
     ForwardCall,
     ForwardCalls,

@@ -10,8 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from probe_pytorch.precheck import apis
-from probe_pytorch.precheck.apis import NoSuchApi, find_function
-from probe_pytorch.precheck.pure import _is_pure_schema, is_pure
+from probe_pytorch.precheck.apis import NoSuchApi, _is_pure_schema, find_function, is_pure
 from support.cases import every
 from support.programs.training import lstm_runs_in_bf16
 from torch import nn

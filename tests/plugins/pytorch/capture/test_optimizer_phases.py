@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
-from probe_pytorch.capture.samples import MAX_SAMPLED_ELEMENTS, ParameterSamples
+from probe_pytorch.capture.optimizer_phases import MAX_SAMPLED_ELEMENTS, ParameterSamples
 from torch import Tensor
 
 

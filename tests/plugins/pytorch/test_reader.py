@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probe_pytorch.signatures import find_argument_name, load_signatures
+from probe_pytorch.reader import find_argument_name, load_signatures
 from support.cases import every
 from support.runs.answer_files import read_answer
 from support.runs.answered import call, normal, record

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from probe_precheck.fitting import RecordedArguments, find_input_rule
 from probe_pytorch.precheck.apis import PLACES, NoSuchApi, find_function
-from probe_pytorch.precheck.fitting import fit_tensor
 from probe_pytorch.precheck.random_tensors import create_generator
+from probe_pytorch.precheck.rebuild import fit_tensor
 from probe_pytorch.precheck.references import load_reference_specs
 from probe_pytorch.precheck.rules import rules
 from support.cases import every

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from probe_pytorch.capture.listed_functions import ListedFunctions
+from probe_pytorch.capture.call_capture import ListedFunctions
 from support.runs.recording import recording
 
 from probe_core.errors import UserError
