@@ -40,9 +40,8 @@ from probe_recording.sending.shared import SharedName, parse_shared_name
 
 from probe_core.errors import UserError, format_count, make_printable
 from probe_core.files.atomic import open_file, write_text
-from probe_online.aged import RemovalCounts, SenderPlace, find_senders_with_calls, remove_aged
 from probe_online.desk import Desk
-from probe_online.judging import SentPayload
+from probe_online.judging import RemovalCounts, SenderPlace, SentPayload, find_senders_with_calls, remove_aged
 from probe_online.ledger import MAX_SESSIONS
 from probe_online.settings import MESSAGE_LIMITS, ReceiverSettings
 

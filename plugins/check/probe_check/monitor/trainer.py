@@ -18,8 +18,7 @@ from probe_check.monitor.observer import Observer
 from probe_check.monitor.output import CsvOutput, MonitorOutput, NoOutput, TensorBoardOutput
 from probe_check.monitor.recording import StepRecorder
 from probe_check.monitor.reports import AlertReporter, OneTimeReports
-from probe_check.monitor.schedule import ConfigurationFile, Schedule, is_dynamic
-from probe_check.monitor.settings import MonitorSettings, load_settings
+from probe_check.monitor.settings import ConfigurationFile, MonitorSettings, Schedule, is_dynamic, load_settings
 from probe_check.monitor.tasks import Task
 from probe_core.errors import UserError, describe_error
 

@@ -10,12 +10,19 @@ from typing import Any
 
 from probe_core.model import Colour
 from probe_core.model.columns import convert_to_float
-from probe_legacy.compare.colors import ROWS, choose_colors, convert_to_number
+from probe_legacy.aten_view import ATEN, find_operators
 from probe_legacy.compare.dump import Cells, LegacyTable, MeasurementError, PtdbgDump, Release, load_arrays
 from probe_legacy.compare.groups import OldRow, RowGroup, align_groups
-from probe_legacy.compare.later_measures import LaterMeasurement, judge_later, measure_later, repeat_text
+from probe_legacy.compare.later_measures import (
+    ROWS,
+    LaterMeasurement,
+    choose_colors,
+    convert_to_number,
+    judge_later,
+    measure_later,
+    repeat_text,
+)
 from probe_legacy.compare.table_texts import get_message, get_table_entry
-from probe_legacy.reading.aten import ATEN, find_operators
 from probe_legacy.reading.names import parse_ptdbg_name
 
 Dumps = tuple[PtdbgDump, PtdbgDump]

@@ -21,7 +21,6 @@ from probe_recording.api import leaf_of
 
 from probe_core.model import Value
 from probe_mindspore.precheck.random_arrays import create_generator, draw_array
-from probe_mindspore.precheck.rules import rules
 from probe_mindspore.precheck.tensors import (
     STORAGE_DTYPES,
     Arguments,
@@ -30,6 +29,7 @@ from probe_mindspore.precheck.tensors import (
     Values,
     iterate_leaves,
     parse_dtype_name,
+    rules,
 )
 
 DTYPES = ("mindspore.dtype", "mindspore.type", "torch.dtype")

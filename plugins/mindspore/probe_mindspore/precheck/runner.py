@@ -46,8 +46,7 @@ from probe_mindspore.precheck.recorded import (
     read_recorded_gradients,
     read_recorded_outputs,
 )
-from probe_mindspore.precheck.rules import rules
-from probe_mindspore.precheck.tensors import Arguments, TensorArgument, widen_outputs
+from probe_mindspore.precheck.tensors import Arguments, TensorArgument, rules, widen_outputs
 
 if TYPE_CHECKING:
     import numpy as np

@@ -24,10 +24,10 @@ from torch.overrides import TorchFunctionMode, handle_torch_function
 
 from probe_pytorch import compat, compat_hooks, seeds
 from probe_pytorch.capture import collectives
-from probe_pytorch.capture.autograd_functions import AutogradFunctions
 from probe_pytorch.capture.call_form import call_form, is_reflected, restore_arguments
 from probe_pytorch.capture.call_recorder import TorchCallRecorder
 from probe_pytorch.capture.callers import ORIGINAL_ATTRIBUTE, wrap_with_caller
+from probe_pytorch.capture.function_patches import AutogradFunctions
 from probe_pytorch.capture.names import DISPATCHER, CapturedApi, Names
 from probe_pytorch.capture.operators import (
     ATEN,

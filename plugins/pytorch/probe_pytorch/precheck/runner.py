@@ -17,7 +17,7 @@ from probe_recording.reading.tensors import open_tensors as stored_in
 from probe_core.errors import UserError
 from probe_core.model import Value
 from probe_core.store.files import TENSOR_DIRECTORY
-from probe_pytorch.precheck.failures import raise_memory_errors
+from probe_pytorch.precheck.outputs import raise_memory_errors
 from probe_pytorch.precheck.rules import rules
 
 if TYPE_CHECKING:
@@ -76,8 +76,7 @@ class PyTorchRunner:
             raise UserError(
                 "Running APIs needs torch, which is not installed.", "Install it: pip install torch"
             ) from None
-        from probe_pytorch.precheck.devices import select_device
-        from probe_pytorch.precheck.memory import MemoryEstimator
+        from probe_pytorch.precheck.memory import MemoryEstimator, select_device
         from probe_pytorch.precheck.rebuild import Rebuilder, load_any
 
         torch.set_num_threads(options.threads)
@@ -245,7 +244,10 @@ class PyTorchRunner:
         from probe_pytorch.precheck.execution import create_side, run_forward
         from probe_pytorch.precheck.outputs import convert_to_arrays
         from probe_pytorch.precheck.preparing import (
+            RANDOM,
+            arrange_leaves,
             draws_random_numbers,
+            list_sent_outputs,
             read_recorded_keywords,
             restore_arguments,
             turn_off_randomness,
@@ -253,7 +255,6 @@ class PyTorchRunner:
         from probe_pytorch.precheck.raising import find_conversion, iterate_tensors, narrow_to_autocast
         from probe_pytorch.precheck.random_tensors import create_generator
         from probe_pytorch.precheck.replay import RecordedRebuilder, perturb_call
-        from probe_pytorch.precheck.sent import RANDOM, arrange_leaves, list_sent_outputs
 
         api = call.api
         if api in rules("not_run"):

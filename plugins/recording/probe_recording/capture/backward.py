@@ -6,8 +6,8 @@ from typing import Any
 
 from probe_recording.capture.gathering import report_gradients
 from probe_recording.sessions.session import Session
-from probe_recording.values.entry import Entry
 from probe_recording.values.leaves import Tree
+from probe_recording.values.tensor_store import Entry
 
 
 class Backward:

@@ -11,8 +11,8 @@ from typing import Any, Generic, TypeVar
 from probe_recording.capture.threads import Threads
 from probe_recording.sessions.session import Session
 from probe_recording.sites import Stack, stack_of
-from probe_recording.values.entry import Entry
 from probe_recording.values.leaves import Tree
+from probe_recording.values.tensor_store import Entry
 
 S = TypeVar("S", bound=Session)
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from probe_recording.sessions.session import Session
 from probe_recording.settings.config import ConfigWarning
-from probe_recording.values.entry import Entry
 from probe_recording.values.leaves import Tree
+from probe_recording.values.tensor_store import Entry
 
 
 def save_variable(session: Session, variable: Any, name: str, backward: bool) -> None:

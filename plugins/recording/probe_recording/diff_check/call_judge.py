@@ -6,10 +6,9 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from probe_recording.diff_check.agreement import Agreement
 from probe_recording.diff_check.call_stream import CallStream, GoldenCall, PairedCall
 from probe_recording.diff_check.golden_run import GoldenRun, GoldenStep
-from probe_recording.diff_check.recorded_call import RecordedCall
+from probe_recording.diff_check.recorded_call import Agreement, RecordedCall
 
 MAX_UNPAIRED_CALLS = 8
 """Number of calls without a partner whose tensors are held until a later call differs."""

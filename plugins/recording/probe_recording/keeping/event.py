@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from probe_recording.keeping.rise import Rise
-from probe_recording.keeping.setting_change import SettingChange
+from probe_recording.keeping.rise import Rise, SettingChange
 from probe_recording.keeping.watched_values import SeriesKind
 
 SCHEMA = 1

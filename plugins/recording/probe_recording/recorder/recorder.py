@@ -15,12 +15,18 @@ from probe_recording.capture.threads import Threads
 from probe_recording.capture.variables import save_variable
 from probe_recording.interrupts import defer_interrupts
 from probe_recording.messages import Notices
-from probe_recording.recorder.activity import NOTHING_RECORDED, Activity, Position
+from probe_recording.recorder.activity import (
+    NOTHING_RECORDED,
+    Activity,
+    Position,
+    check_later_steps,
+    is_past_last_step,
+    is_step_selected,
+)
 from probe_recording.recorder.framework_recorder import FrameworkRecorder
 from probe_recording.recorder.recorder_state import Change, RecorderState, StateMachine
 from probe_recording.recorder.step_sessions import Carryover, StepSessions, create_comparison
 from probe_recording.run_directory.run_claim import RunClaim, list_complete_steps
-from probe_recording.run_directory.step_selection import check_later_steps, is_past_last_step, is_step_selected
 from probe_recording.sending.sender import Sender
 from probe_recording.sessions.loss import Loss, WriteFailure, describe_failure, print_loss
 from probe_recording.sessions.session import Session

@@ -14,8 +14,8 @@ from probe_recording.sending.message import Buffer
 from probe_recording.sending.outbox import CALL_OVERHEAD_BYTES, REASON_RECORDER_ERROR, REASON_UNFINISHED, Outbox
 from probe_recording.sessions.session import Session
 from probe_recording.sites import Stack
-from probe_recording.values.entry import Entry
 from probe_recording.values.leaves import Save, Tree
+from probe_recording.values.tensor_store import Entry
 
 DISTRIBUTED_PREFIX = "Distributed."
 

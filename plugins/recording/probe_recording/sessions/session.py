@@ -21,9 +21,8 @@ from probe_recording.interrupts import defer_interrupts
 from probe_recording.run_directory.directory import StepDirectory
 from probe_recording.run_directory.record_table import RecordTable
 from probe_recording.run_directory.step_files import StepFiles
-from probe_recording.sessions.framework_session import FrameworkSession
+from probe_recording.sessions.framework_session import FrameworkSession, OverflowSearch
 from probe_recording.sessions.loss import WriteFailure, describe_failure
-from probe_recording.sessions.overflow_search import OverflowSearch
 from probe_recording.settings.config import Config
 from probe_recording.settings.filters import Filter
 from probe_recording.sites import Stack
@@ -31,9 +30,8 @@ from probe_recording.step_facts.conditions import Conditions
 from probe_recording.step_facts.step_phases import StepPhases
 from probe_recording.step_facts.tokens import BatchTokens
 from probe_recording.values.arrays import CHECKSUMS, Array
-from probe_recording.values.entry import Entry
 from probe_recording.values.leaves import Save, Tree, drop_data_names, encode
-from probe_recording.values.tensor_store import Store, TensorSelection
+from probe_recording.values.tensor_store import Entry, Store, TensorSelection
 
 FLUSH_INTERVAL_RECORDS = 1000
 """Smallest number of new records between two flushes of a step; large steps wait for a quarter more records."""

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from probe_recording.diff_check.call_judge import CallJudge, KeptCall
+from probe_recording.diff_check.comparison import list_result_lines
 from probe_recording.diff_check.golden_run import GoldenRun
-from probe_recording.diff_check.sentences import list_result_lines
 
 GOLDEN = GoldenRun(Path("golden"), "golden dir", "tensor", "L1", "pytorch", "statistics", None, {})
 

@@ -7,8 +7,7 @@ import math
 from typing import Any
 
 import pytest
-from probe_recording.diff_check.agreement import Agreement
-from probe_recording.diff_check.recorded_call import drop_data_names
+from probe_recording.diff_check.recorded_call import Agreement, drop_data_names
 
 KEY = "Functional.relu.0.forward"
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from probe_recording.api import Config, TensorLeaf
 from probe_recording.run_directory.directory import StepDirectory
-from probe_recording.sessions.overflow_search import OverflowSearch
+from probe_recording.sessions.framework_session import OverflowSearch
 from support.runs.empty_session import EmptySession
 
 KEY = "a.0.forward"
