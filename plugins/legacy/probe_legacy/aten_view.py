@@ -25,7 +25,7 @@ def find_operators(aten: str) -> Sequence[str]:
         aten: The name of the Aten operator, with or without an overload such as ``.Tensor``.
     """
     name = aten.partition(".")[0]
-    table = load_yaml(__package__, "aten.yaml")
+    table = load_yaml("probe_legacy.reading", "aten.yaml")
     if (listed := table["operators"].get(name)) is not None:
         operators: list[str] = listed
         return operators
@@ -42,7 +42,7 @@ def find_place(aten: str, operator: str, path: str) -> str | None:
         path: The place of the argument in the Aten operator, such as ``0`` or ``1.0``.
     """
     name = aten.partition(".")[0]
-    places: dict[int, int] | None = load_yaml(__package__, "aten.yaml")["arguments"].get(name)
+    places: dict[int, int] | None = load_yaml("probe_legacy.reading", "aten.yaml")["arguments"].get(name)
     if places is None or operator == name:
         return path
     first, _, rest = path.partition(".")
