@@ -87,6 +87,29 @@ class Collector(ABC):
         """Return the trees of keyword arguments."""
         return {key: self.keyword(key, value, f"{prefix}.{key}", save) for key, value in values.items()}
 
+    def inputs(
+        self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], save: Save | None, *, may_encode: bool = True
+    ) -> dict[str, Tree]:
+        """Return the fields of a record for the inputs of a call or module.
+
+        Args:
+            name: The name of the record.
+            args: The positional arguments.
+            kwargs: The keyword arguments.
+            save: The function that stores the data of tensors; None to store none.
+            may_encode: False if the trees are changed later, so that they must not be JSON.
+        """
+        texts = self.encode_groups(args, kwargs) if save is None and may_encode else None
+        trees = texts or (
+            self.arguments(args, f"{name}.input", save), self.keywords(kwargs, f"{name}.kwargs", save)
+        )  # fmt: skip
+        return {"input_args": trees[0], "input_kwargs": trees[1]}
+
+    def outputs(self, name: str, values: tuple[Any, ...], save: Save | None) -> Tree:
+        """Return the field ``output`` of a record, from the outputs of a call or module."""
+        texts = self.encode_groups(values) if save is None else None
+        return texts[0] if texts else self.arguments(values, f"{name}.output", save)
+
     def keyword(self, key: str, value: Any, name: str, save: Save | None) -> Tree:
         """Return the tree of the keyword argument ``key``."""
         return self.tree(value, name, save)

@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any
 
 import torch
-from probe_recording.capture.gathering import GradientCallback, GradientGatherer
+from probe_recording.capture.gathering import GradientCallback, GradientGatherer, GradientSource, hook_call_nodes
 from torch import nn
 
 from probe_check.monitor.names import Namer, list_spellings
@@ -48,7 +48,7 @@ class ObservedModule:
     sides: SideSelection
     forward_count: int = 0
     backward_count: int = 0
-    sources: list[list[tuple[int, ModuleInputSource]]] = field(default_factory=list)
+    sources: list[list[tuple[int, GradientSource]]] = field(default_factory=list)
 
     def selects(self, side: str, position: int) -> bool:
         """Return True if a tensor at a position of a side is observed."""
@@ -110,10 +110,10 @@ class ActivationHooks(TrainingHooks):
     def _note_sources(
         self, observed: ObservedModule, _: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> None:
-        sources: list[tuple[int, ModuleInputSource]] = []
+        sources: list[tuple[int, GradientSource]] = []
         if self._observation.is_active() and torch.is_grad_enabled():
             inputs = list_tensors(args, kwargs)
-            sources = [(i, ModuleInputSource(tensor)) for i, tensor in enumerate(inputs) if tensor.requires_grad]
+            sources = [(i, GradientSource(tensor)) for i, tensor in enumerate(inputs) if tensor.requires_grad]
         observed.sources.append(sources)
 
     def _observe_forward(
@@ -151,7 +151,7 @@ class ActivationHooks(TrainingHooks):
     def _expect_gradients(
         self,
         observed: ObservedModule,
-        sources: Sequence[tuple[int, ModuleInputSource]],
+        sources: Sequence[tuple[int, GradientSource]],
         input_count: int,
         outputs: Sequence[Any],
     ) -> None:
@@ -256,27 +256,6 @@ def _count_micro_batch(count: int, micro_steps: int) -> tuple[int, int]:
     return count, (count + 1) % micro_steps
 
 
-MAX_GRAPH_NODES = 1_000_000
-"""Number of graph nodes of a module that are searched."""
-
-
-class ModuleInputSource:
-    """The place in the graph that receives the gradient of an input: a node and a position, or a leaf.
-
-    It is taken before the forward pass, because an in-place operation moves its input to another node.
-
-    Args:
-        tensor: The input.
-    """
-
-    __slots__ = ("leaf", "node", "position")
-
-    def __init__(self, tensor: torch.Tensor) -> None:
-        self.node: Any = tensor.grad_fn
-        self.position = tensor.output_nr
-        self.leaf = id(tensor) if self.node is None else 0
-
-
 class GradientSum(GradientGatherer):
     """A collector that adds up the gradients of several uses of an input."""
 
@@ -286,7 +265,7 @@ class GradientSum(GradientGatherer):
 
 
 def attach_gradient_hooks(
-    outputs: Sequence[Any], sources: Sequence[ModuleInputSource], receiver: GradientCallback
+    outputs: Sequence[Any], sources: Sequence[GradientSource], receiver: GradientCallback
 ) -> None:
     """Report the gradients of a forward pass when they arrive.
 
@@ -296,48 +275,16 @@ def attach_gradient_hooks(
         receiver: The receiver. Its sides are ``input`` for the gradient of an output, and ``output`` for that
             of an input, with their positions.
     """
-    gathering = GradientSum(receiver, len(sources))
-    source_numbers = {
-        (id(source.node), source.position): i for i, source in enumerate(sources) if source.node is not None
-    }
-    roots = []
-    for position, tensor in enumerate(outputs):
-        if isinstance(tensor, torch.Tensor) and tensor.grad_fn is not None:
-            source_number = source_numbers.get((id(tensor.grad_fn), tensor.output_nr), -1)
-            if source_number < 0:
-                roots.append(tensor.grad_fn)
-            tensor.register_hook(  # type: ignore[no-untyped-call]
-                gathering.output(position, source_number)
-            )
-    for node, places in _find_input_edges(roots, sources).items():
-        node.register_hook(gathering.inputs(places))
-
-
-def _find_input_edges(roots: Sequence[Any], sources: Sequence[ModuleInputSource]) -> dict[Any, list[tuple[int, int]]]:
-    """Return the nodes whose edges lead to inputs: (position of the edge, number of the input) of each."""
-    if not sources:
-        return {}
-    nodes: dict[Any, dict[int, int]] = {}
-    leaves: dict[int, int] = {}
-    for number, source in enumerate(sources):  # the first input of several that are the same tensor
-        if source.node is not None:
-            nodes.setdefault(source.node, {}).setdefault(source.position, number)
-        else:
-            leaves.setdefault(source.leaf, number)
-    edges: dict[Any, list[tuple[int, int]]] = {}
-    visited = set(roots)
-    waiting = list(visited)
-    while waiting and len(visited) < MAX_GRAPH_NODES:
-        node = waiting.pop()
-        for position, (following, number) in enumerate(node.next_functions):
-            if following is None:
-                continue
-            place = nodes.get(following, {}).get(number)
-            if place is None:
-                place = leaves.get(id(getattr(following, "variable", None)))
-            if place is not None:
-                edges.setdefault(node, []).append((position, place))
-            elif following not in visited and following not in nodes:
-                visited.add(following)
-                waiting.append(following)
-    return edges
+    source_nodes = {source.node for source in sources}
+    tensors = [
+        (position, tensor)
+        for position, tensor in enumerate(outputs)
+        if isinstance(tensor, torch.Tensor) and tensor.grad_fn is not None
+    ]
+    hook_call_nodes(
+        GradientSum(receiver, len(sources)),
+        tensors,
+        sources,
+        lambda node: bool(sources) and node not in source_nodes,
+        torch.Tensor.register_hook,
+    )
