@@ -104,6 +104,10 @@ class Fields:
                 )
         raise self.wrong(name, f"must be one of the choices below, not {value!r:.60}", "", choices)
 
+    def has(self, name: str) -> bool:
+        """Return True if a field is set, even to null."""
+        return name in self._fields
+
     def value(self, name: str) -> Any:
         """Return a field as it is, or None."""
         return self._fields.get(name)

@@ -39,7 +39,7 @@ from probe_pytorch.dispatch_check.operators import (
 )
 from probe_pytorch.dispatch_check.reference import DispatchedCall, convert_to_arrays, isolate_computation
 from probe_pytorch.dispatch_check.settings import DispatchSettings
-from probe_pytorch.precheck.outputs import raise_memory_errors
+from probe_pytorch.precheck.failures import raise_memory_errors
 
 
 class CallIdentity(NamedTuple):

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
 from probe_precheck.api import Array
-from probe_precheck.memory import OUT_OF_MEMORY_TEXT
 from probe_precheck.model import convert_output
 
 
@@ -29,30 +26,3 @@ def convert_to_array(tensor: torch.Tensor) -> Array:
     if tensor.dtype is torch.bfloat16 or (tensor.is_floating_point() and tensor.dtype.itemsize == 1):
         tensor = tensor.float()
     return Array(tensor.contiguous().numpy(), dtype)
-
-
-# -- errors of torch that have a type of their own in Python ----------------------------------------
-
-
-ALLOCATION_FAILURES = (
-    "DefaultCPUAllocator: can't allocate memory",
-    "DefaultCPUAllocator: not enough memory",
-    "std::bad_alloc",
-)
-"""Texts of torch's errors if memory of the CPU cannot be allocated."""
-
-
-@contextmanager
-def raise_memory_errors() -> Iterator[None]:
-    """Raise MemoryError with a sentence for any allocation on the CPU that fails.
-
-    Torch raises RuntimeError for such allocations, with the place in its source code.
-    """
-    try:
-        yield
-    except MemoryError:
-        raise MemoryError(OUT_OF_MEMORY_TEXT) from None
-    except RuntimeError as error:
-        if not any(text in str(error) for text in ALLOCATION_FAILURES):
-            raise
-        raise MemoryError(OUT_OF_MEMORY_TEXT) from None

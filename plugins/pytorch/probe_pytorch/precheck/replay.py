@@ -17,7 +17,8 @@ from probe_precheck.replaying import NOTHING_TO_JUDGE, RecomputedResult, Replay
 from probe_pytorch import compat
 from probe_pytorch.capture.gradients import attach_api, has_single_node, list_sources
 from probe_pytorch.precheck.execution import CallSide, create_side, pair_gradients
-from probe_pytorch.precheck.outputs import convert_to_array, raise_memory_errors
+from probe_pytorch.precheck.failures import raise_memory_errors
+from probe_pytorch.precheck.outputs import convert_to_array
 from probe_pytorch.precheck.raising import (
     HALVES,
     DtypeConversion,
