@@ -151,10 +151,7 @@ def replay(call: RecordedCall, plan: ReplayPlan, rebuilder: RecordedRebuilder, s
     with torch.set_grad_enabled(with_gradients):
         sources = list_sources((*side.positional, *side.keywords.values()))
         first_new = compat.get_sequence_number()
-        side.output = function(*side.positional, **side.keywords)
-        if side.output is None and side.positional:  # the function overwrites its argument instead
-            side.output = side.positional[0]
-        outputs = tuple(side.output) if isinstance(side.output, tuple) else (side.output,)
+        outputs = _run_forward(function, side)
         forward = _pair_results(recorded, list(_iterate_leaves(outputs)))
         if call.backward is None:
             return Replay(forward)
@@ -164,15 +161,27 @@ def replay(call: RecordedCall, plan: ReplayPlan, rebuilder: RecordedRebuilder, s
             attach_api(outputs, sources, lambda: _create_receiver(collected), first_new)
             with raise_memory_errors():
                 backward = _replay_backward(call, side, rebuilder, raising, plan, collected, gradients)
-            if not plan.is_ours and not has_single_node(outputs, sources):
-                doubts = [PARTIAL_GRADIENT] * len(doubts)
-            if isinstance(backward, tuple):
-                backward = tuple(pair._replace(doubt=doubts[int(pair.name[7:])]) for pair in backward)
-            return Replay(forward, backward)
         except (Unbuildable, MemoryError) as error:
             return Replay(forward, format_one_line(error).removesuffix(" SKIP."))
         except Exception as error:  # torch may raise anything; the forward is judged nevertheless
             return Replay(forward, f"cannot be computed alone: {format_one_line(error)}")
+    if isinstance(backward, str):
+        return Replay(forward, backward)
+    is_partial = not plan.is_ours and not has_single_node(outputs, sources)
+    return Replay(forward, tuple(_add_doubt(pair, doubts, is_partial=is_partial) for pair in backward))
+
+
+def _run_forward(function: Callable[..., Any], side: CallSide) -> tuple[Any, ...]:
+    """Run a function, set the output of its side, and return the outputs as a tuple."""
+    side.output = function(*side.positional, **side.keywords)
+    if side.output is None and side.positional:  # the function overwrites its argument instead
+        side.output = side.positional[0]
+    return tuple(side.output) if isinstance(side.output, tuple) else (side.output,)
+
+
+def _add_doubt(pair: RecomputedResult, doubts: Sequence[str], *, is_partial: bool) -> RecomputedResult:
+    """Return a gradient with the reason why it may differ from the recorded one."""
+    return pair._replace(doubt=PARTIAL_GRADIENT if is_partial else doubts[int(pair.name[7:])])
 
 
 def _replay_backward(

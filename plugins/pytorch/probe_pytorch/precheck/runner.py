@@ -164,8 +164,7 @@ class PyTorchRunner:
             turn_off_randomness,
         )
         from probe_pytorch.precheck.raising import iterate_tensors, list_autocast_candidates
-        from probe_pytorch.precheck.rebuild import load_any
-        from probe_pytorch.precheck.replay import RANDOM, UNINITIALIZED_MEMORY, RecordedRebuilder, ReplayPlan, replay
+        from probe_pytorch.precheck.replay import RANDOM, UNINITIALIZED_MEMORY, ReplayPlan, replay
 
         api = call.api
         if api in rules("not_run") and api != "to":
@@ -198,10 +197,17 @@ class PyTorchRunner:
             self._options.is_ours,
             limit_memory,
         )
+        return replay(call, plan, self._load_exact_rebuilder(), self._options.seed if moved else None)
+
+    def _load_exact_rebuilder(self) -> RecordedRebuilder:
+        """Return the builder of exactly the recorded arguments, which is created once."""
+        from probe_pytorch.precheck.rebuild import load_any
+        from probe_pytorch.precheck.replay import RecordedRebuilder
+
         if self._exact is None:
             directory = self._options.dump.parent / TENSOR_DIRECTORY
             self._exact = RecordedRebuilder(stored_in(directory, load_any), self._options.seed, get_max_input_bytes())
-        return replay(call, plan, self._exact, self._options.seed if moved else None)
+        return self._exact
 
     @raise_memory_errors()
     def run_sent(self, call: Call, tensors: Callable[[Value], np.ndarray[Any, Any]]) -> tuple[Outcome, Any]:

@@ -282,7 +282,6 @@ def parse(fields: Mapping[str, Any], subject: str = "The configuration") -> Conf
     section_settings = _parse_section(section, task, level, str(fields.get("task")))
     _warn_fields(reader, section, section_name, level, plugin_tasks)
     seed = reader.number("seed", 0, 2**32 - 1) if "seed" in fields else None
-    namespaces = reader.names("custom_op_namespaces") if reader.value("custom_op_namespaces") is not None else None
     selected = select_settings(fields, section_name, section_settings["task"])
     config = Config(
         dump_path=_dump_path(reader),
@@ -302,7 +301,7 @@ def parse(fields: Mapping[str, Any], subject: str = "The configuration") -> Conf
         store=reader.choice("store", STORE_KINDS, "packed"),
         compile=reader.choice("compile", COMPILE_MODES, "eager"),
         wrap_ops=reader.path("support_wrap_ops"),
-        operator_namespaces=None if namespaces is None else frozenset(namespaces),
+        operator_namespaces=_parse_namespaces(reader),
         wrapped_functions=reader.path("custom_wrap_ops"),
         step_phases=reader.flag("step_phases", reader.flag("ladder", True)),
         conditions=reader.flag("conditions", True),
@@ -313,6 +312,12 @@ def parse(fields: Mapping[str, Any], subject: str = "The configuration") -> Conf
     )
     online = read_destination(section) if task == "tensor" else None
     return check_consistency(replace_destination(config, online, subject), subject)
+
+
+def _parse_namespaces(reader: Fields) -> frozenset[str] | None:
+    """Return the namespaces of custom operators; None for all."""
+    is_set = reader.value("custom_op_namespaces") is not None
+    return frozenset(reader.names("custom_op_namespaces")) if is_set else None
 
 
 def _parse_section(section: Fields, task: str, level: str, task_name: str) -> dict[str, Any]:
