@@ -33,7 +33,7 @@ class MindSporeSession(Session):
         super().__init__(config, directory, shown)
         self._threads = threads
         measured = config.task != "structure" and config.online is None
-        self.collector = MindSporeCollector(self.failed, self.checksum, measured)
+        self.collector = MindSporeCollector(self.log_failure, self.checksum, measured)
 
     def quiet(self) -> AbstractContextManager[None]:
         """Return a context in which calls are not recorded, and not part of the graph."""

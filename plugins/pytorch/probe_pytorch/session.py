@@ -50,7 +50,7 @@ class TorchSession(Session):
             self.keep_checksum if config.summary == "md5" else None,
             wide=config.precision == "high",
             measured=config.task != "structure" and config.online is None,
-            failed=self.failed,
+            failed=self.log_failure,
             encodes=config.task in ("statistics", "tensor"),
         )
 

@@ -108,7 +108,7 @@ class PhaseCapture(Capture[MindSporeSession]):
             with session.quiet(), session.lock:
                 record()
         except Exception as error:  # the program must go on whatever the recorder's error
-            session.failed("step_phases", stage, error)
+            session.log_failure("step_phases", stage, error)
 
     def _collect_leaf(self, value: Any) -> Any:
         """Return the leaf of a tensor or a number, or a tree of them."""
@@ -271,16 +271,16 @@ def list_parameters(optimizer: nn.Cell) -> Named:
 
 def list_applied_gradients(optimizer: nn.Cell, args: Sequence[Any]) -> Named:
     """Return the gradients that an optimizer is called with, by the names of its parameters."""
-    given = args[0] if len(args) == 1 else args
-    gradients = [given] if isinstance(given, Tensor) else list(given)
+    passed_gradients = args[0] if len(args) == 1 else args
+    gradients = [passed_gradients] if isinstance(passed_gradients, Tensor) else list(passed_gradients)
     return [(name, gradient) for (name, _), gradient in zip(list_parameters(optimizer), gradients)]
 
 
 def list_states(optimizer: nn.Cell) -> Named:
     """Return the other parameters of an optimizer, such as moments, without those that hold settings."""
-    known = {id(parameter) for parameter in optimizer.parameters}
-    known.update(id(value) for group in _iterate_settings(optimizer) for value in group.values())
-    return [(str(state.name), state) for state in optimizer.get_parameters() if id(state) not in known]
+    excluded_ids = {id(parameter) for parameter in optimizer.parameters}
+    excluded_ids.update(id(value) for group in _iterate_settings(optimizer) for value in group.values())
+    return [(str(state.name), state) for state in optimizer.get_parameters() if id(state) not in excluded_ids]
 
 
 def list_groups(optimizer: nn.Cell) -> list[dict[str, Any]]:

@@ -38,7 +38,7 @@ class TorchConditions(ConditionCapture):
         self.data.watch()
         super().begin(session)
 
-    def data_position(self) -> dict[str, Fact]:
+    def read_data_position(self) -> dict[str, Fact]:
         """Return the position of the data loader that returned the latest batch."""
         return self.data.read_facts()
 

@@ -60,7 +60,7 @@ class OperatorCapture(Capture[TorchSession]):
                 'Name exactly one, for example "list": ["Functional.linear.0.forward"].',
             )
         acl = Path(config.acl_config) if config.acl_config else None
-        dump = KernelDump(sys.modules.get("torch_npu"), session.kernels, acl, session.failed)
+        dump = KernelDump(sys.modules.get("torch_npu"), session.kernels, acl, session.log_failure)
         gradient_files = config.backward_input
         if len(gradient_files) > 1:
             raise UserError(

@@ -296,7 +296,7 @@ def read_stack(frame: FrameType | None) -> StackFacts:
         name = frame.f_code.co_filename
         if not file and not name.startswith((TORCH_DIRECTORY, PLUGIN_DIRECTORY)) and frame.f_code.co_name != STAND_IN:
             file, line = name, frame.f_lineno or 0
-        module = compat_dispatch.called_module(frame)
+        module = compat_dispatch.find_calling_module(frame)
         if module is not None:
             inner, outer = inner or module, module
         frame = frame.f_back

@@ -140,7 +140,7 @@ class CallRecorder(Generic[S]):
                         self._take_sources(call, (*args, *kwargs.values()))
             return call
         except Exception as error:  # the call itself must go on whatever the recorder's error
-            session.failed("forward input", name, error)
+            session.log_failure("forward input", name, error)
             return None
 
     def end(self, call: RunningCall, result: Any, *, is_uninitialized: bool = False) -> None:
@@ -167,7 +167,7 @@ class CallRecorder(Generic[S]):
                 if self._backward:
                     self._expect_gradients(call, outputs)
         except Exception as error:  # the call's result must be returned whatever the recorder's error
-            session.failed("forward output", name, error)
+            session.log_failure("forward output", name, error)
 
     # -- to be overridden for a framework -------------------------------------------------
 

@@ -175,7 +175,7 @@ class ModuleHooks(ABC, Generic[S]):
                 if "backward" in session.config.directions:
                     self._take_sources(running, (*args, *kwargs.values()))
         except Exception as error:  # the forward itself must go on whatever the recorder's error
-            session.failed("module input", name, error)
+            session.log_failure("module input", name, error)
 
     def _end_forward(self, module: Any, *rest: Any) -> None:
         """Record the output of a forward that returned or raised; the output is the last of ``rest``."""
@@ -197,7 +197,7 @@ class ModuleHooks(ABC, Generic[S]):
             with session.quiet():
                 self._record(session, running, output)
         except Exception as error:  # the forward's output must be returned whatever the recorder's error
-            session.failed("module output", name, error)
+            session.log_failure("module output", name, error)
 
     def _pop_running(self, module: Any) -> RunningModule | None:
         """Remove the module from the stack, and modules above it that an exception left there."""
@@ -276,4 +276,4 @@ class ModuleHooks(ABC, Generic[S]):
                 entry.fields[key] = [session.collector.tree(gradient, f"{record}.{key}", save)]
             session.note_arrival(entry)
         except Exception as error:  # the backward must go on whatever the recorder's error
-            session.failed("parameter gradient", record, error)
+            session.log_failure("parameter gradient", record, error)

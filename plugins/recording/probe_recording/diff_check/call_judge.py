@@ -18,7 +18,7 @@ MAX_CALLS_APART = 32
 
 
 @dataclass(frozen=True, slots=True)
-class KeptCall:
+class StoredCall:
     """A call that keeps its tensors.
 
     Attributes:
@@ -51,7 +51,7 @@ class CallJudge:
 
     Attributes:
         golden: The golden.
-        kept: The calls that keep their tensors.
+        stored_calls: The calls that keep their tensors.
         differing_count: Number of calls among them that differ from their partner.
         compared_count: Number of records that were compared.
         unpaired_count: Number of records without a partner.
@@ -61,7 +61,7 @@ class CallJudge:
 
     def __init__(self, golden: GoldenRun, call_count: int) -> None:
         self.golden = golden
-        self.kept: list[KeptCall] = []
+        self.stored_calls: list[StoredCall] = []
         self.differing_count = self.compared_count = self.unpaired_count = 0
         self.missing_steps: list[int] = []
         self.left_out_count = 0
@@ -192,12 +192,12 @@ class CallJudge:
                 decisions.append(Decision(pair.call.key, False))
                 continue
             self.differing_count += 1
-            decisions += [self._keep(kept) for kept in (*self._unpaired, pair)]
+            decisions += [self._keep(unpaired) for unpaired in (*self._unpaired, pair)]
             self._unpaired.clear()
         return decisions
 
     def _keep(self, pair: PairedCall) -> Decision:
-        self.kept.append(KeptCall(self._step_number, pair.call.key, pair.golden_key))
+        self.stored_calls.append(StoredCall(self._step_number, pair.call.key, pair.golden_key))
         return Decision(pair.call.key, True)
 
     def _drop_unpaired(self, before: int) -> Iterator[Decision]:

@@ -11,7 +11,7 @@ from typing import Any
 from probe_core.errors import UserError, format_count
 from probe_core.files.atomic import write_text
 from probe_core.store.files import CONDITIONS_FILE
-from probe_recording.diff_check.call_judge import CallJudge, KeptCall
+from probe_recording.diff_check.call_judge import CallJudge, StoredCall
 from probe_recording.diff_check.checks import check_same_way
 from probe_recording.diff_check.golden_run import read_golden_run
 from probe_recording.diff_check.held_tensors import HeldTensors
@@ -87,10 +87,10 @@ def write_same_calls(judge: CallJudge, directory: Path, label: str) -> str:
         The name of the file; empty if no kept call has a partner, or the golden holds tensors already.
     """
     golden = judge.golden
-    keys = [call.golden_key for call in judge.kept if call.golden_key is not None]
+    keys = [call.golden_key for call in judge.stored_calls if call.golden_key is not None]
     if not keys or golden.task == "tensor":
         return ""
-    steps = sorted({call.step for call in judge.kept})
+    steps = sorted({call.step for call in judge.stored_calls})
     settings = golden.settings
     fields: dict[str, Any] = {"task": golden.task, "level": golden.level, "step": steps}
     if settings is not None:
@@ -122,28 +122,29 @@ def list_result_lines(judge: CallJudge, run: str, same_calls: str) -> list[str]:
     """
     golden = judge.golden
     lines = _list_gaps(judge)
-    if not judge.kept:
+    if not judge.stored_calls:
         if judge.compared_count:
             records = format_count(judge.compared_count, "compared record")
             verb = "agrees" if judge.compared_count == 1 else "agree"
             lines.insert(0, f"probe: {records} {verb} with {golden.shown_path}, so no tensors were kept.")
         return lines
     lines.insert(0, f"probe: {_count_kept(judge)}:")
-    lines[1:1] = [f"  {_describe(call)}" for call in judge.kept]
-    other = golden.shown_path
+    lines[1:1] = [f"  {_describe(call)}" for call in judge.stored_calls]
+    golden_path = golden.shown_path
     if same_calls:
-        other = "golden-tensors"
+        golden_path = "golden-tensors"
         seed = golden.settings.seed if golden.settings is not None else None
+        config = shlex.quote(f"{run}/{same_calls}")
         options = "" if seed is None else f" --seed {seed}"
         options += " --double" if golden.settings is not None and golden.settings.double else ""
         lines += [
             "Keep the tensors of the same calls of the golden, with the arguments that its script had:",
-            f"  probe run -o {other} --config {shlex.quote(f'{run}/{same_calls}')}{options} {_find_script(judge)}",
+            f"  probe run -o {golden_path} --config {config}{options} {_find_script(judge)}",
         ]
     return [
         *lines,
         "Then compare:" if same_calls else "Compare:",
-        f"  probe compare {shlex.quote(run)} {shlex.quote(other)} -o out",
+        f"  probe compare {shlex.quote(run)} {shlex.quote(golden_path)} -o out",
     ]
 
 
@@ -151,8 +152,8 @@ def _count_kept(judge: CallJudge) -> str:
     """Return a clause on the number of calls that keep their tensors."""
     count = judge.differing_count
     verbs = ("differs", "keeps its tensors") if count == 1 else ("differ", "keep their tensors")
-    unpaired = format_count(len(judge.kept) - count, "call")
-    addition = "" if len(judge.kept) == count else f", with {unpaired} that only this run makes"
+    unpaired = format_count(len(judge.stored_calls) - count, "call")
+    addition = "" if len(judge.stored_calls) == count else f", with {unpaired} that only this run makes"
     return f"{format_count(count, 'call')} {verbs[0]} from {judge.golden.shown_path} and {verbs[1]}{addition}"
 
 
@@ -171,7 +172,7 @@ def _list_gaps(judge: CallJudge) -> list[str]:
     return lines
 
 
-def _describe(call: KeptCall) -> str:
+def _describe(call: StoredCall) -> str:
     partner = ""
     if call.golden_key is None:
         partner = "  (not in the golden)"

@@ -110,7 +110,7 @@ class Agreement:
             return False
         matched = [pair for pair in pairs if pair.matched]
         verdicts = self._policy.judge_batch(create_batch(matched))
-        return all(verdicts[line].level is not Level.ERROR for line in range(len(matched)))
+        return all(verdicts[row].level is not Level.ERROR for row in range(len(matched)))
 
 
 def _list_slots(key: str, fields: Any) -> tuple[Slot, ...]:

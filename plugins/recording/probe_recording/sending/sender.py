@@ -169,7 +169,7 @@ class Sender:
         self._transport.start()
 
     @classmethod
-    def of(cls, config: Config, label: str, size: int, framework: str, versions: Mapping[str, str]) -> Sender:
+    def from_config(cls, config: Config, label: str, size: int, framework: str, versions: Mapping[str, str]) -> Sender:
         """Return the sender of the process whose directories are called ``label``, such as ``rank0``.
 
         Args:

@@ -129,9 +129,9 @@ class SendingMixin(Session):
         super().take_back(prefix, number)
         self._forget(self._calls.pop(f"{prefix}.{number}.forward", None))
 
-    def failed(self, stage: str, name: str, error: BaseException) -> None:
+    def log_failure(self, stage: str, name: str, error: BaseException) -> None:
         """Log an error of the recorder, and count the call that it happened in."""
-        super().failed(stage, name, error)
+        super().log_failure(stage, name, error)
         held = self._calls.pop(name, None)
         if held is not None:
             self._forget(held)

@@ -215,7 +215,7 @@ class Session(FrameworkSession):
         """Add a field to probe's own section of the header."""
         self._files.note(name, value)
 
-    def failed(self, stage: str, name: str, error: BaseException) -> None:
+    def log_failure(self, stage: str, name: str, error: BaseException) -> None:
         """Write an error of the recorder to the error log of the step; the training continues.
 
         Only the first exception of each class is logged in a step.
@@ -346,7 +346,7 @@ class Session(FrameworkSession):
                 self.held.finish([*self._records.open_entries.values()])
                 self._changed = True
         except Exception as error:  # no error may end the training
-            self.failed("comparison with the golden", "", error)
+            self.log_failure("comparison with the golden", "", error)
 
     def lose(self, error: Exception) -> None:
         """End the recording after a failed write: write the remaining files if possible, and report the loss."""

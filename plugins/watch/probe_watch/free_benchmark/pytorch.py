@@ -13,7 +13,7 @@ from probe_recording.capture.interceptors import RandomStates
 
 from probe_watch.free_benchmark.arguments import UnsupportedTensor, map_results
 from probe_watch.free_benchmark.benchmark import Benchmark, GradientSwitch
-from probe_watch.free_benchmark.outcome import Skip
+from probe_watch.free_benchmark.outcome import SkipReason
 from probe_watch.free_benchmark.preheat import PreheatRole
 from probe_watch.free_benchmark.pytorch_arguments import iterate_torch_tensors
 from probe_watch.free_benchmark.pytorch_comparison import TorchComparison
@@ -90,9 +90,9 @@ class TorchBenchmark(Benchmark):
                 generator = call.kwargs.get("generator")
                 return _Plan(call.name, self.interceptor.read_random_states(generator), changed, generator)
         except UnsupportedTensor:
-            self.skip(call.name, Skip.KIND)
+            self.skip(call.name, SkipReason.KIND)
         except Exception:  # the call of the program must go on whatever the error
-            self.skip(call.name, Skip.FAILED)
+            self.skip(call.name, SkipReason.FAILED)
         return None
 
     def _add_reference(self, call: InterceptedCall, plan: _Plan) -> None:
@@ -102,7 +102,7 @@ class TorchBenchmark(Benchmark):
             with self.interceptor.suspend():
                 plan.reference = create_repetition(call, ChangeMode.TO_CPU, self.thresholds.noise)
         except Exception:  # the call of the program must go on whatever the error
-            self.skip(call.name, Skip.FAILED)
+            self.skip(call.name, SkipReason.FAILED)
 
     # -- forward ---------------------------------------------------------------------------
 
@@ -131,7 +131,7 @@ class TorchBenchmark(Benchmark):
             return False
         plan.reference = None
         if self.settings.mode.raises_precision:
-            self.skip(plan.name, Skip.RANDOM)
+            self.skip(plan.name, SkipReason.RANDOM)
             return True
         return False
 
@@ -142,7 +142,7 @@ class TorchBenchmark(Benchmark):
             plan.states.restore()
             reference = None if plan.reference is None else run(plan.reference)
         except Exception:
-            self.skip(plan.name, Skip.FAILED)
+            self.skip(plan.name, SkipReason.FAILED)
             return None
         finally:
             plan.states.restore()

@@ -13,7 +13,7 @@ from probe_recording.messages import note
 
 from probe_core.errors import format_count, format_list
 from probe_core.files.atomic import make_directory, open_file
-from probe_watch.free_benchmark.outcome import OutputComparison, OutputDifference, Skip
+from probe_watch.free_benchmark.outcome import OutputComparison, OutputDifference, SkipReason
 from probe_watch.free_benchmark.settings import BenchmarkSettings, ChangeMode, Handler, Stage
 
 FILE = "free_benchmark.csv"
@@ -104,10 +104,10 @@ def _format_line(cells: tuple[str, ...]) -> str:
 
 
 REASONS = {
-    Skip.KIND: "tensors of a kind that is not supported, such as sparse tensors or subclasses",
-    Skip.RANDOM: "they draw random numbers that a second run cannot draw again",
-    Skip.FAILED: "an exception in the second run",
-    Skip.COMPARISON: "results that cannot be compared, such as different shapes",
+    SkipReason.KIND: "tensors of a kind that is not supported, such as sparse tensors or subclasses",
+    SkipReason.RANDOM: "they draw random numbers that a second run cannot draw again",
+    SkipReason.FAILED: "an exception in the second run",
+    SkipReason.COMPARISON: "results that cannot be compared, such as different shapes",
 }
 
 
@@ -123,7 +123,7 @@ class BenchmarkCounts:
 
     outcomes: int = 0
     inconsistent: Counter[str] = field(default_factory=Counter)
-    skipped: dict[Skip, Counter[str]] = field(default_factory=dict)
+    skipped: dict[SkipReason, Counter[str]] = field(default_factory=dict)
 
     def add(self, name: str, outcome: OutputComparison) -> None:
         """Count an outcome of a call, named with its phase."""
@@ -131,7 +131,7 @@ class BenchmarkCounts:
         if not outcome.consistent:
             self.inconsistent[name.rsplit(".", 2)[0]] += 1
 
-    def skip(self, name: str, reason: Skip) -> None:
+    def skip(self, name: str, reason: SkipReason) -> None:
         """Count a call, named without phase, that was not examined."""
         self.skipped.setdefault(reason, Counter())[name.rpartition(".")[0]] += 1
 

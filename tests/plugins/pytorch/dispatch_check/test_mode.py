@@ -153,4 +153,4 @@ def test_torch_2_1_to_2_15_tell_kernels_of_the_cpu() -> None:
 
 def test_torch_2_1_to_2_15_call_modules_by_known_code() -> None:
     assert compat_dispatch.MODULE_CALL
-    assert compat_dispatch.called_module(sys._getframe()) is None
+    assert compat_dispatch.find_calling_module(sys._getframe()) is None

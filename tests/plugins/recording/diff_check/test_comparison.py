@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from probe_recording.diff_check.call_judge import CallJudge, KeptCall
+from probe_recording.diff_check.call_judge import CallJudge, StoredCall
 from probe_recording.diff_check.comparison import list_result_lines
 from probe_recording.diff_check.golden_run import GoldenRun
 
@@ -16,7 +16,7 @@ GOLDEN = GoldenRun(Path("golden"), "golden dir", "tensor", "L1", "pytorch", "sta
 def judge() -> CallJudge:
     judge = CallJudge.__new__(CallJudge)
     judge.golden = GOLDEN
-    judge.kept, judge.missing_steps = [], []
+    judge.stored_calls, judge.missing_steps = [], []
     judge.differing_count = judge.compared_count = judge.unpaired_count = judge.left_out_count = 0
     return judge
 
@@ -35,7 +35,7 @@ def test_list_result_lines_of_equal_runs(judge: CallJudge, count: int, text: str
 
 
 def test_list_result_lines_of_runs_that_differ(judge: CallJudge) -> None:
-    judge.kept = [KeptCall(0, "a", None), KeptCall(1, "b", "c"), KeptCall(2, "d", "d")]
+    judge.stored_calls = [StoredCall(0, "a", None), StoredCall(1, "b", "c"), StoredCall(2, "d", "d")]
     judge.differing_count, judge.unpaired_count, judge.left_out_count = 2, 1, 1
     assert list_result_lines(judge, "my run", "") == [
         "probe: 2 calls differ from golden dir and keep their tensors, with 1 call that only this run makes:",

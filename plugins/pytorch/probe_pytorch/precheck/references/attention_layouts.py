@@ -162,7 +162,7 @@ class AttentionMask:
     operator's documentation. msprobe 8.3 applies the mask of the mode instead.
 
     Attributes:
-        given: The mask, of a shape that can be broadcast to that of the scores; None for no mask.
+        full_mask: The mask, of a shape that can be broadcast to that of the scores; None for no mask.
         mode: The argument ``sparse_mode``.
         before: The argument ``pre_tockens``.
         after: The argument ``next_tockens``.
@@ -172,7 +172,7 @@ class AttentionMask:
         ValueError: The mode is not from 0 to 4.
     """
 
-    given: Tensor | None
+    full_mask: Tensor | None
     mode: int = DEFAULT_MASK
     before: int = ALL_TOKENS
     after: int = ALL_TOKENS
@@ -186,12 +186,12 @@ class AttentionMask:
 
     def make_mask(self, scores: Tensor) -> Tensor | None:
         """Return a mask of the scores (…, queries, keys), True for masked ones; None if nothing is masked."""
-        if self.given is None:
+        if self.full_mask is None:
             return None
         queries, keys = scores.shape[-2:]
-        if self.mode >= LEFT_UP and tuple(self.given.shape[-2:]) == COMPRESSED_SHAPE:
+        if self.mode >= LEFT_UP and tuple(self.full_mask.shape[-2:]) == COMPRESSED_SHAPE:
             return self._make_mode_mask(queries, keys, scores.device)
-        return (self.given[..., :queries, :keys] if self.is_longest else self.given) != 0
+        return (self.full_mask[..., :queries, :keys] if self.is_longest else self.full_mask) != 0
 
     def _make_mode_mask(self, queries: int, keys: int, device: torch.device) -> Tensor:
         before, after = (self.before, self.after) if self.mode == BAND else (ALL_TOKENS, 0)
