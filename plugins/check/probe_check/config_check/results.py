@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from probe_recording.step_facts.environment import VARIABLES
+from probe_recording.values.leaves import encode_number
 from probe_reporters.api import neutralise
 
 from probe_check.config_check.comparison import ConfigComparison, compare_packs
@@ -17,7 +18,6 @@ from probe_check.config_check.items import Cell, ConfigDifference, Gap, ItemResu
 from probe_check.config_check.pack import Pack, Scalar, open_pack
 from probe_check.config_check.pack_file import PACK_SUFFIX
 from probe_check.config_check.rules import HIDDEN_TEXT, ConfigRules, load_rules
-from probe_check.json_values import encode_number
 from probe_core.errors import UserError
 from probe_core.files.atomic import (
     create_path_error,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import signal
 from dataclasses import dataclass, replace
 from typing import Any
 
 from probe_core.errors import UserError, suggest_name
 from probe_recording.settings.config import Config
+from probe_recording.settings.destination import parse_byte_count
 
 DEFAULT_BYTES = 256 << 20
 """Bytes that kept steps and the history of their quantities may take."""
@@ -22,9 +22,6 @@ MAX_EVENTS = 100_000
 UNCATCHABLE_SIGNALS = ("SIGKILL", "SIGSTOP")
 CRASH_SIGNALS = ("SIGSEGV", "SIGFPE", "SIGILL", "SIGBUS", "SIGABRT")
 """Signals of a crash, after which no handler of Python runs."""
-
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
-_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +90,7 @@ def _number(name: str, value: Any, largest: int) -> int:
 
 
 def _parse_bytes(name: str, value: Any) -> int:
-    size = value
-    if isinstance(value, str):
-        match = _SIZE.fullmatch(value.strip())
-        size = int(float(match[1]) * _UNITS[match[2].lower()]) if match else None
+    size = parse_byte_count(value) if isinstance(value, str) else value
     if type(size) is not int or size < MIN_BYTES:
         raise UserError(f"{name} must be a size of at least 1 MiB, not {value!r:.40}.", "For example 512MiB.")
     return size

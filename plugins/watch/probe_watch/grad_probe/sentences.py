@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from probe_recording.values.leaves import encode_number
+
 from probe_core.errors import format_count, make_printable
-from probe_watch.grad_probe import sentences
 from probe_watch.grad_probe.rules import GradientRules, GradientSuspect, RuleKind, load_rules
 from probe_watch.grad_probe.similarity import GradientPair, PairGap, RankComparison, SignAgreement
 
@@ -175,14 +176,14 @@ def convert_to_json(
     return {
         "schema": SCHEMA,
         "verdict": "AGREE" if main is None else "SUSPICIOUS",
-        "sentence": sentences.format_verdict(ranks, main),
+        "sentence": format_verdict(ranks, main),
         "finding": None if main is None else _convert_suspect(main),
         "findings": [_convert_suspect(suspect) for suspect in suspects],
         "limits": asdict(load_rules()),
         "ranks": [_convert_rank(rank) for rank in ranks],
         "not_compared": [
             {"parameter": name, "reason": pair.gap and pair.gap.value, "detail": pair.detail, "steps": count}
-            for name, pair, count in sentences.list_uncompared(ranks)
+            for name, pair, count in list_uncompared(ranks)
         ],
     }
 
@@ -198,8 +199,8 @@ def _convert_suspect(suspect: GradientSuspect) -> dict[str, Any]:
         "previous_similarity": previous and previous.similarity,
         "equal_signs": agreement and agreement.equal,
         "elements": agreement and agreement.total,
-        "target_norm": _number(suspect.pair.target_norm),
-        "golden_norm": _number(suspect.pair.golden_norm),
+        "target_norm": encode_number(suspect.pair.target_norm),
+        "golden_norm": encode_number(suspect.pair.golden_norm),
     }
 
 
@@ -211,8 +212,3 @@ def _convert_rank(rank: RankComparison) -> dict[str, Any]:
         "target_only": list(rank.target_only),
         "golden_only": list(rank.golden_only),
     }
-
-
-def _number(value: float | None) -> float | str | None:
-    """Return a number as JSON can express it: NaN and infinities as texts."""
-    return value if value is None or math.isfinite(value) else repr(value)
