@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     import numpy as np
     import torch
 
-    from probe_pytorch.precheck.execution import CallSide, PreparedCall
+    from probe_pytorch.precheck.execution import CallSide
     from probe_pytorch.precheck.memory import MemoryNeed
+    from probe_pytorch.precheck.prepared_call import PreparedCall
     from probe_pytorch.precheck.raising import DtypeConversion
     from probe_pytorch.precheck.rebuild import Arguments
     from probe_pytorch.precheck.replay import RecordedRebuilder
@@ -102,7 +103,7 @@ class PyTorchRunner:
             Unbuildable: An argument cannot be rebuilt.
         """
         from probe_pytorch.precheck.error_data import ReproductionData
-        from probe_pytorch.precheck.execution import PreparedCall, derive_call_seed
+        from probe_pytorch.precheck.prepared_call import PreparedCall, derive_call_seed
         from probe_pytorch.precheck.preparing import restore_arguments, turn_off_randomness
         from probe_pytorch.precheck.raising import iterate_tensors, narrow_to_autocast
 
@@ -156,7 +157,7 @@ class PyTorchRunner:
             NotRun: Nothing is known to expect of the call, for example because it draws random numbers.
             Unbuildable: An input cannot be rebuilt, for example because its values were not recorded.
         """
-        from probe_pytorch.precheck.execution import PreparedCall
+        from probe_pytorch.precheck.prepared_call import PreparedCall
         from probe_pytorch.precheck.preparing import (
             draws_random_numbers,
             list_recorded_dtypes,
@@ -217,8 +218,8 @@ class PyTorchRunner:
             NotRun: The call is of an API that is not run, or draws random numbers.
             Unbuildable: An argument or an output was sent without its data, or cannot be read.
         """
-        from probe_pytorch.precheck.execution import PreparedCall, derive_call_seed
         from probe_pytorch.precheck.outputs import convert_to_arrays
+        from probe_pytorch.precheck.prepared_call import PreparedCall, derive_call_seed
         from probe_pytorch.precheck.preparing import (
             RANDOM,
             arrange_leaves,
