@@ -50,7 +50,8 @@ def train(
 
     lightning.seed_everything(1, verbose=False)
     model = Model()
-    data = torch.utils.data.DataLoader(torch.arange(96.0).reshape(24, 4) / 96, 2)
+    values: Any = torch.arange(96.0).reshape(24, 4) / 96
+    data: Any = torch.utils.data.DataLoader(values, 2)
     trainer = lightning.Trainer(
         max_steps=max_steps, accumulate_grad_batches=2, callbacks=callbacks, logger=False, val_check_interval=3,
         enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False, accelerator="cpu",
