@@ -21,6 +21,8 @@ from pytest_probe.value_text import ValueTextError
 FORMAT = 1
 """The number of the format."""
 
+_encode_line = json.JSONEncoder(separators=(",", ":")).encode
+
 
 class Place(NamedTuple):
     """The device and the version of torch that a section of a golden file is for."""
@@ -137,10 +139,10 @@ class GoldenFile:
                 yield f'"spread": {json.dumps(check.spread)},'
                 yield f'"digest": {json.dumps(check.digest)},'
                 yield '"calls": {'
-                yield ",\n".join(f"{json.dumps(key)}: {json.dumps(line)}" for key, line in check.calls.items())
+                yield ",\n".join(f"{json.dumps(key)}: {_encode_line(line)}" for key, line in check.calls.items())
                 yield "},"
                 yield '"phases": ['
-                yield ",\n".join(map(json.dumps, check.phases))
+                yield ",\n".join(map(_encode_line, check.phases))
                 yield "]}" + _comma(place, section.checks)
             yield "]}" + _comma(number, self.sections)
         yield "]}"

@@ -23,6 +23,8 @@ STATISTIC_FIELDS = ("Max", "Min", "Mean", "Norm")
 LEAF_FIELDS = frozenset({"type", "dtype", "shape", *STATISTIC_FIELDS, "requires_grad", CHECKSUM_FIELD})
 FLOAT_DIGITS = 8
 """Significant digits of statistics: their error is below the rounding of float32, 6e-8."""
+SHORT_FLOAT_DIGITS = {"bfloat16": 6, "float16": 6}
+"""Significant digits of statistics of dtypes with fewer bits: their error is below 1/50 of the rounding of float16."""
 WIDE_DTYPES = ("float64", "complex128")
 """Dtypes whose statistics need all digits of a float64."""
 
@@ -126,7 +128,7 @@ def _format_number(number: Number, dtype: str) -> str:
         return str(number)
     if dtype in WIDE_DTYPES:
         return repr(number)
-    text = f"{number:.{FLOAT_DIGITS}g}"
+    text = f"{number:.{SHORT_FLOAT_DIGITS.get(dtype, FLOAT_DIGITS)}g}"
     return text if any(character in text for character in ".en") else f"{text}.0"
 
 

@@ -26,7 +26,7 @@ def test_file_is_read_as_it_was_written(tmp_path: Path) -> None:
     file.write(tmp_path / "a" / "golden.json")
     assert read_golden(tmp_path / "a" / "golden.json", "golden.json", "") == file
     lines = (tmp_path / "a" / "golden.json").read_text().splitlines()
-    assert f'"Torch.abs.0.forward": {{"args": ["{VALUE}"], "output": ["#00000001"]}}' in lines
+    assert f'"Torch.abs.0.forward": {{"args":["{VALUE}"],"output":["#00000001"]}}' in lines
 
 
 @every(

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from _pytest.pytester import SysModulesSnapshot
+from support.cases import every
 
 pytest_plugins = ["pytester"]
 
@@ -54,7 +58,7 @@ def run(project: pytest.Pytester, *arguments: str) -> pytest.RunResult:
     """Run pytest in the project, whose modules are imported anew."""
     for name in ("block", "test_it", "test_steps"):
         sys.modules.pop(name, None)
-    return project.runpytest_inprocess(*OFFLINE, *arguments)
+    return project.runpytest_inprocess(*OFFLINE, *arguments, no_reraise_ctrlc=True)
 
 
 def test_missing_golden_fails_with_the_command_that_writes_it(project: pytest.Pytester) -> None:
@@ -125,6 +129,38 @@ def test_golden_that_cannot_be_written_fails_with_the_fix(project: pytest.Pytest
         "*test_block.json* cannot be written: *",
         "Make the path a file in a directory that you can write to, and write the golden: pytest *",
     ])  # fmt: skip
+
+
+def test_golden_in_a_read_only_directory_fails_with_the_fix(
+    project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_directory = os.mkdir
+
+    def refuse(path: str, *arguments: Any, **options: Any) -> None:  # permissions do not stop an administrator
+        if "goldens" in str(path):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        make_directory(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "mkdir", refuse)
+    result = run(project, "--probe-update")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([
+        '"*goldens/test_it" cannot be written: Permission denied.',
+        "Make the path a file in a directory that you can write to, and write the golden: pytest *",
+    ])  # fmt: skip
+
+
+@every("runs", [1, 2, 4])
+def test_interrupted_update_leaves_the_golden_as_it_was(runs: int, project: pytest.Pytester) -> None:
+    project.makepyfile(block=BLOCK, test_it=TEST)
+    run(project, "--probe-update").assert_outcomes(passed=1)
+    content = (project.path / GOLDEN).read_bytes()
+    count = "import itertools\n\nCOUNT = itertools.count(1)\n"
+    interrupt = f"    if next(COUNT) == {runs}:\n        raise KeyboardInterrupt\n"
+    project.makepyfile(test_it=f"{count}{TEST}{interrupt}", block=BLOCK.replace("scale = 1.0", "scale = 1.5"))
+    assert run(project, "--probe-update").ret == pytest.ExitCode.INTERRUPTED
+    assert [path.name for path in (project.path / GOLDEN).parent.iterdir()] == [GOLDEN.name]
+    assert (project.path / GOLDEN).read_bytes() == content
 
 
 def test_dropout_and_a_function_without_result_have_repeatable_goldens(project: pytest.Pytester) -> None:

@@ -48,8 +48,9 @@ def test_nan_is_kept() -> None:
     assert value.statistics is not None and all(math.isnan(number or 0) for number in value.statistics)
 
 
-def test_float32_has_eight_digits() -> None:
-    assert format_value(TensorValue("float32", (), False, (1 / 3,) * 4, None)) == f"float32[]{' 0.33333333' * 4}"
+@every("dtype, number", [("float32", "0.33333333"), ("bfloat16", "0.333333"), ("float16", "0.333333")])
+def test_digits_follow_from_the_dtype(dtype: str, number: str) -> None:
+    assert format_value(TensorValue(dtype, (), False, (1 / 3,) * 4, None)) == f"{dtype}[]{f' {number}' * 4}"
 
 
 @every("leaf", [{"type": "int", "value": 1}, {**LEAF, "device_mesh": None}, {"type": "torch.Tensor"}])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,21 @@ from torch import nn
 
 lightning = pytest.importorskip("lightning.pytorch")
 
+TWO_PROCESSES = """
+import os, sys
+from pathlib import Path
+from probe_pytorch.integrations.lightning import ProbeCallback
+from test_lightning import train
 
-def train(callbacks: list[Any], max_steps: int = 2, save: Path | None = None, resume: Path | None = None) -> Any:
+name = sys.argv[1]
+results = train([ProbeCallback("run")] if name == "recorded" else [], devices=2, strategy="ddp")
+Path(f"{name}{os.environ['LOCAL_RANK']}").write_text(str(results))
+"""
+
+
+def train(
+    callbacks: list[Any], max_steps: int = 2, save: Path | None = None, resume: Path | None = None, **options: Any
+) -> Any:
     """Train a small model with accumulated gradients and validations; return its losses and parameters."""
 
     class Model(lightning.LightningModule):  # type: ignore[misc, name-defined]
@@ -35,10 +50,12 @@ def train(callbacks: list[Any], max_steps: int = 2, save: Path | None = None, re
 
     lightning.seed_everything(1, verbose=False)
     model = Model()
-    data = torch.utils.data.DataLoader(torch.arange(96.0).reshape(24, 4) / 96, 2)
+    values: Any = torch.arange(96.0).reshape(24, 4) / 96
+    data: Any = torch.utils.data.DataLoader(values, 2)
     trainer = lightning.Trainer(
         max_steps=max_steps, accumulate_grad_batches=2, callbacks=callbacks, logger=False, val_check_interval=3,
         enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False, accelerator="cpu",
+        **options,
     )  # fmt: skip
     trainer.fit(model, data, data, ckpt_path=resume)
     if save is not None:
@@ -58,3 +75,16 @@ def test_a_training_is_the_same_and_recorded_by_steps(tmp_path: Path) -> None:
         assert calls == ["Module.net.0.Linear.forward.0", "Module.net.0.Linear.forward.1"]  # no validation
     train([ProbeCallback(tmp_path / "run")], 3, resume=tmp_path / "checkpoint")
     assert sorted(path.name for path in (tmp_path / "run").glob("step*")) == ["step0", "step1", "step2"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="needs gloo")
+def test_two_processes_are_the_same_and_recorded_under_their_ranks(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(f"import sys\nsys.path.insert(0, {str(Path(__file__).parent)!r})\n{TWO_PROCESSES}")
+    for name in ("plain", "recorded"):
+        subprocess.run([sys.executable, script, name], cwd=tmp_path, check=True, timeout=300)
+    for rank in (0, 1):
+        assert (tmp_path / f"plain{rank}").read_text() == (tmp_path / f"recorded{rank}").read_text()
+    places = sorted(path.parent.relative_to(tmp_path / "run").as_posix() for path in tmp_path.rglob("dump.json"))
+    assert places == ["step0/rank0", "step0/rank1", "step1/rank0", "step1/rank1"]
