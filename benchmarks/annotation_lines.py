@@ -53,7 +53,7 @@ CAUSE_LINES = {
     "T17": r"loss_of\(.*\.backward\(\)",
     "image-scale": r"24 if self\.way",
     "image-smoothing": r"label_smoothing=smoothing",
-    "language-rotary": r"x\.chunk\(2, -1\)",
+    "language-rotary": r"x\.chunk\(2, -1\)|torch\.stack\(both, -1\)\.flatten\(-2\)",  # the fault is in two lines
     "language-parts": r"\(loss / share\)",
     "sound-window": r"torch\.hann_window\(",
     "sound-state": r"outputs\[:, self\.place\]",
