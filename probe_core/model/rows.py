@@ -395,4 +395,3 @@ class RowCounts:
 
 
 add_alias(Pair, "how", "match_kind")
-add_alias(Row, "was", "replaced_verdicts")

@@ -61,7 +61,4 @@ class Pairing:
     formats: RecordFiles = (DEFAULT_RECORD_FILES,)
 
 
-__getattr__ = create_deprecated_exporter(
-    __name__,
-    dict.fromkeys(("PAIR_RANKS", "find_ranks", "match_ranks", "pair_runs", "parse_rank_number"), "probe_ranks.api"),
-)
+__getattr__ = create_deprecated_exporter(__name__, dict.fromkeys(("find_ranks", "pair_runs"), "probe_ranks.api"))

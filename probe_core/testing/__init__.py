@@ -47,12 +47,11 @@ __getattr__ = create_exporter(
     {
         "arrays": "EDGES edge_pairs",
         "conformance": "MetricConformance",
-        "executors": "ExecutorConformance",
         "judges": "JudgeConformance",
         "manager": "manager_of",
         "matchers": "MatcherConformance",
         "pairs": "pair_of pair_of_values",
-        "policies": "HighlighterConformance PolicyConformance",
+        "policies": "PolicyConformance",
         "readers": "ReaderConformance",
         "reporters": "ReporterConformance",
         "runs": "ArrayRun",

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from probe_core.exports import create_deprecated_exporter
 from probe_core.model import Level, Measurement, Measurements, Mode, Reason, Verdict
 from probe_core.model.measure import OpenPair, PairGroup
 from probe_core.model.results import MeasurementColumn
@@ -102,6 +101,3 @@ class PolicyConformance(MeasuredCases):
         verdicts = policy.judge_group(PairGroup([pair for pair, _ in cases]), columns)
         for line, (pair, measurements) in enumerate(cases):
             assert verdicts[line] == policy.judge(pair, measurements), pair.pair
-
-
-__getattr__ = create_deprecated_exporter(__name__, {"HighlighterConformance": "probe_reporters.testing"})

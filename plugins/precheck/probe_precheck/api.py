@@ -68,18 +68,6 @@ __all__ = [
     "rebuild_plain_value",
 ]
 
-RENAMED_NAMES = {
-    "Judged": "OutputVerdict",
-    "Walk": "ArgumentConverter",
-    "arguments_of": "get_arguments",
-    "common_value": "rebuild_plain_value",
-    "file_name": "make_file_name",
-    "range_of": "read_range",
-    "seed_at": "derive_seed",
-    "value_of": "parse_tensor",
-}
-"""Present names by earlier names, which work until version 0.3."""
-
 __getattr__ = create_exporter(
     __name__,
     {
@@ -92,5 +80,4 @@ __getattr__ = create_exporter(
         "specs": "JudgedOutputs ReferenceSpec RunnerSpec StandardSpec StatusRuleSpec",
         "tables": "Column",
     },
-    renamed=RENAMED_NAMES,
 )
