@@ -32,7 +32,6 @@ def prepare() -> None:
             reconfigure(errors="backslashreplace")
 
 
-ISSUE_TRACKER = "the project's issue tracker"
 PROGRESS_INTERVAL_SECONDS = 60.0
 """Time between two lines of progress in a pipe."""
 _STYLE = f"\x1b{os.urandom(8).hex()}"
@@ -130,7 +129,7 @@ def show_usage_error(problem: click.ClickException) -> None:
 def show_defect() -> None:
     """Print a defect of probe, with its traceback."""
     note(traceback.format_exc().rstrip(), lines=True)
-    error("This is a defect of probe.", f"Please report it with the lines above at {ISSUE_TRACKER}.")
+    error("This is a defect of probe.", "Report it with the lines above and the output of 'probe plugins'.")
 
 
 def is_output_pipe(problem: BrokenPipeError) -> bool:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
 import click
+from probe_precheck.cli.options import timeout_option
 from probe_reporters.api import claim_time_stamp
 
 from probe_core import console
-from probe_core.errors import UserError
 from probe_core.model.plan import get_time_stamp
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import ReporterSpec
 from probe_core.terminal.exit_codes import EXIT_DATA_LOST, EXIT_FINDINGS, EXIT_FINISHED, EXIT_INTERRUPTED
 from probe_core.terminal.option_types import Location, NumberRanges
 from probe_core.terminal.spelling import Command, option
-
-TIMEOUT = 600.0
 
 
 @click.command(cls=Command)
@@ -32,8 +29,7 @@ TIMEOUT = 600.0
     help="Compute only this call, or the calls of this API; may be repeated.")  # fmt: skip
 @option("--jobs", "workers", type=click.IntRange(min=1), default=None, metavar="N",
     help="Number of processes.  [default: one per CPU core]")  # fmt: skip
-@option("--timeout", type=click.FloatRange(min=0, min_open=True), default=TIMEOUT, show_default=True,
-    metavar="SECONDS", help="Time limit of one call.")  # fmt: skip
+@timeout_option
 @option("--format", "format_name", metavar="NAME", default="csv", show_default=True,
     help="Format of the table: csv, xlsx, jsonl, …")  # fmt: skip
 @option("--fail-on", type=click.Choice(["suspect", "incomplete"]),
@@ -67,8 +63,6 @@ def explain(
     from probe_explain.run import explain as explained
     from probe_explain.verdict import conclude_verdict
 
-    if math.isnan(given["timeout"]):
-        raise UserError('"nan" is not a valid time for --timeout.', "Give seconds, such as 600.")
     manager = ctx.find_object(Manager) or Manager()
     spec = manager.find("reporters", format_name, ReporterSpec)
     framework = given["framework"] or ctx.meta.get("probe.framework")

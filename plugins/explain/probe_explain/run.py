@@ -11,13 +11,14 @@ from probe_diagnosis.api import find_own_frame
 from probe_precheck.api import RunnerOptions
 from probe_precheck.calls import RecordedCalls, require_arguments
 from probe_precheck.checking import find_runner_spec
+from probe_precheck.runner_options import TIMEOUT
 from probe_precheck.settings import Settings
 from probe_precheck.supervisor import Job, LostJob, supervise
 from probe_precheck.yardstick import ErrorMeasurement
 from probe_ranks.api import find_ranks
 
 from probe_core.engine import count_cores
-from probe_core.errors import UserError, find_nearest_names
+from probe_core.errors import UserError
 from probe_core.flow.opening import open_run
 from probe_core.model import Mode
 from probe_core.model.run import Run
@@ -27,8 +28,6 @@ from probe_explain.replaying import CallResult, ReplaySetup, create_skipped_resu
 
 PRELOADED_MODULES = ("probe_explain.replaying", "probe_precheck.yardstick")
 """Modules that every worker process needs, for any framework."""
-TIMEOUT = 600.0
-"""Seconds that one call may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +167,7 @@ def _explain_rank(result: RankResult, order: ExplainOptions, manager: Manager) -
         spec = find_runner_spec(manager, framework)
         find_replayer(manager, framework)  # here as well, so that its absence is reported before workers start
         jobs: list[Job] = []
-        for index in _choose_calls(recorded, order.only):
+        for index in recorded.select(order.only):
             if is_mixed and not _has_tensors(run, recorded.names[index]):
                 continue
             call = recorded.get_call(index, Settings())
@@ -202,23 +201,6 @@ def _has_tensors(run: Run, call: str) -> bool:
     indices = (run.find(f"{call}.{phase}") for phase in ("forward", "backward"))
     records = [run.record(index) for index in indices if index is not None]
     return any(slot.value.data_name is not None for record in records for slot in record.slots)
-
-
-def _choose_calls(recorded: RecordedCalls, only: Sequence[str]) -> list[int]:
-    """Return the indices of the calls to compute; of all if ``only`` is empty."""
-    if not only:
-        return list(range(len(recorded)))
-    apis = {name.rpartition(".")[0] for name in recorded.names}
-    for name in only:
-        if name not in apis and name not in recorded.names:
-            close = find_nearest_names(name, [*apis, *recorded.names])
-            raise UserError(
-                f'The run holds no call "{name}", so --only cannot choose it.',
-                "Nearest:" if close else "Give a name such as Functional.linear.0, or Functional.linear.",
-                close,
-            )
-    wanted = set(only)
-    return [i for i, name in enumerate(recorded.names) if {name, name.rpartition(".")[0]} & wanted]
 
 
 def _find_unexplained(run: Run, result: RankResult) -> Iterator[UnexplainedResult]:

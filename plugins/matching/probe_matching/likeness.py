@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from probe_core.model import Kind, Record, Slot
 from probe_core.store.names import parse_module_key
-from probe_matching.view import ALONE
+from probe_matching.renamed_run import is_unpaired
 
 _NUMBERS = frozenset({"<class 'int'>", "<class 'float'>", "<class 'bool'>"})
 
@@ -36,11 +36,6 @@ def get_content_key(slot: Slot) -> object:
     value = slot.value
     numbers = tuple(f"{n:.2e}" if isinstance(n, float) else n for n in value.statistics)
     return numbers if any(n is not None for n in numbers) else value.checksum
-
-
-def is_unpaired(slot: Slot) -> bool:
-    """Return True for a value whose path has no partner."""
-    return slot.path.startswith(ALONE)
 
 
 def select_comparable_slots(record: Record, is_across_frameworks: bool) -> Sequence[Slot]:

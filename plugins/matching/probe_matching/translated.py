@@ -12,13 +12,13 @@ from probe_core.model.run import MAX_CACHED_SLOTS, Construct, Run
 from probe_core.store.names import BACKWARD, FORWARD, ApiKey, parse_api_key, parse_module_key
 from probe_matching.gradients import find_owners
 from probe_matching.name_table import UNCHANGED_SLOTS, Dialect, Positions
-from probe_matching.view import View
+from probe_matching.renamed_run import RenamedRun
 
 ModuleRename = Callable[[str, str], tuple[str, str]]
 """A function from a module's path and class to those of its partner."""
 
 
-class TranslatedRun(View):
+class TranslatedRun(RenamedRun):
     """A view of a run under common names, with the same slot numbers as the run.
 
     Calls are numbered across all spellings of an API; a backward call has the number of its forward call.

@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from probe_core.errors import UserError, make_printable
-from probe_core.files.atomic import create_path_error, make_directory, remove_leftovers, replace_file
-from probe_precheck import csvfile
+from probe_core.files.atomic import make_directory, remove_leftovers
 from probe_precheck.assignment import UNMEASURED_DTYPES, Assignment
-from probe_precheck.csvfile import BLANK, Table, format_messages, format_number, read_table
+from probe_precheck.csvfile import BLANK, Table, format_messages, format_number, read_table, write_table
 from probe_precheck.judging import merge_statuses
 from probe_precheck.model import FORWARD, Judgement, Message, Numbers, Status, UnusableCell, strip_framework
 from probe_precheck.settings import PRECISION
@@ -236,8 +235,8 @@ def write_comparison(comparison: DetailsComparison, directory: Path, time_stamp:
     comparison.result = directory / RESULT_NAME.format(time_stamp)
     comparison.details = directory / DETAILS_NAME.format(time_stamp)
     results, details = build_comparison_cells(comparison, language)
-    _write(comparison.details, COMPARE_DETAILS, details, language)
-    _write(comparison.result, COMPARE_RESULT, results, language)
+    write_table(comparison.details, COMPARE_DETAILS, details, language)
+    write_table(comparison.result, COMPARE_RESULT, results, language)
 
 
 def build_comparison_cells(
@@ -282,12 +281,3 @@ def _format_cell(value: float | str | Status | None) -> str:
     if isinstance(value, Status):
         return value.value
     return value if isinstance(value, str) else format_number(value, PRECISION)
-
-
-def _write(path: Path, columns: Sequence[Column], rows: Sequence[Mapping[str, str]], language: str) -> None:
-    body = csvfile.format_rows(csvfile.order_cells(row, columns) for row in rows)
-    try:
-        with replace_file(path) as file:
-            file.write(csvfile.format_header(columns, language) + body)
-    except OSError as error:
-        raise create_path_error(path, error) from None

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from probe_reporters.api import neutralise
 
 from probe_core.errors import UserError, make_printable
+from probe_core.files.atomic import write_bytes
 from probe_core.files.user_files import read_regular_file
 from probe_precheck.model import Message
 from probe_precheck.tables import Column
@@ -89,6 +90,15 @@ def format_header(columns: Sequence[Column], language: str) -> bytes:
 def order_cells(values: Mapping[str, str], columns: Sequence[Column]) -> list[str]:
     """Return the cells of a row in the order of the columns, blank if missing."""
     return [values.get(column.key, BLANK) for column in columns]
+
+
+def write_table(path: Path, columns: Sequence[Column], rows: Iterable[Mapping[str, str]], language: str) -> None:
+    """Write a csv file at once, with its header.
+
+    Raises:
+        UserError: The file cannot be written.
+    """
+    write_bytes(path, format_header(columns, language) + format_rows(order_cells(row, columns) for row in rows))
 
 
 def _decode(path: Path, data: bytes) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -23,7 +23,6 @@ from probe_core.files.atomic import (
     make_directory,
     open_file,
     remove_leftovers,
-    replace_file,
 )
 from probe_core.model.plan import TIME_STAMP_PATTERN, parse_time_stamp
 from probe_precheck import csvfile
@@ -235,10 +234,10 @@ class ResultFiles:
                 file.truncate(table.whole)
             file.seek(0, os.SEEK_END)
         if len(rows) < len(result.rows):
-            self._replace(self.result, self._tables.result, rows)
+            csvfile.write_table(self.result, self._tables.result, rows, self._language)
             self._reopen(0, self.result)
         if added_columns or len(kept_rows) < len(details.rows):
-            self._replace(self.details, self._columns, kept_rows)
+            csvfile.write_table(self.details, self._columns, kept_rows, self._language)
             self._reopen(1, self.details)
 
     def _reopen(self, number: int, path: Path) -> None:
@@ -282,16 +281,8 @@ class ResultFiles:
             keys = [positions.get(get_call_name(row["name"].strip()), len(positions)) for row in rows]
             if keys != sorted(keys):
                 ordered = [row for _, row in sorted(zip(keys, rows), key=lambda item: item[0])]
-                self._replace(path, columns, ordered)
+                csvfile.write_table(path, columns, ordered, self._language)
         self.close()
-
-    def _replace(self, path: Path, columns: Sequence[Column], rows: Sequence[Mapping[str, str]]) -> None:
-        body = csvfile.format_rows(csvfile.order_cells(row, columns) for row in rows)
-        try:
-            with replace_file(path) as file:
-                file.write(csvfile.format_header(columns, self._language) + body)
-        except OSError as error:
-            raise create_path_error(path, error) from None
 
     def remove(self) -> None:
         """Close and delete both files."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from probe_core.engine import count_cores
-from probe_core.errors import UserError, find_nearest_names
+from probe_core.errors import UserError
 from probe_core.files.atomic import make_directory, refuse_link, remove_leftovers
 from probe_core.flow.opening import open_run
 from probe_core.model import Mode
@@ -177,7 +177,7 @@ def check_run(plan: CheckPlan, manager: Manager) -> CheckSummary:
         judge = Judge(
             create_status_rule(manager, framework), assignment := Assignment(manager, plan.release, plan.standards)
         )
-        chosen = _choose_calls(calls, plan)
+        chosen = calls.select(plan.only, distinct=plan.distinct)
         added_columns = assignment.list_columns({get_bare_name(calls.names[i]) for i in chosen})
         files = _open_files(plan, find_tables(manager, framework), added_columns)
         is_explainable = run.mode is Mode.TENSOR and isinstance(runner, Replayer)
@@ -262,24 +262,6 @@ def create_lost_result(call: Call, reason: str) -> Result:
         backward = Status.SKIP
         details.append(Detail(f"{call.name}.backward.output.0", Status.SKIP, messages=(message,)))
     return Result(call.name, Status.ERROR, backward, (message,), details, lost=True)
-
-
-def _choose_calls(calls: RecordedCalls, plan: CheckPlan) -> list[int]:
-    """Return the indices of the calls to check."""
-    chosen = list(calls.iterate_distinct()) if plan.distinct else list(range(len(calls)))
-    if not plan.only:
-        return chosen
-    wanted = set(plan.only)
-    apis = {get_api_name(name) for name in calls.names}
-    for name in plan.only:
-        if name not in apis and name not in calls.names:
-            close = find_nearest_names(name, [*apis, *calls.names])
-            raise UserError(
-                f'The run contains no call "{name}", so --only cannot run it.',
-                "Nearest:" if close else "Give a name such as Functional.linear.0, or Functional.linear.",
-                close,
-            )
-    return [i for i in chosen if calls.names[i] in wanted or get_api_name(calls.names[i]) in wanted]
 
 
 def _open_files(plan: CheckPlan, tables: Tables, added_columns: Sequence[Column]) -> ResultFiles:

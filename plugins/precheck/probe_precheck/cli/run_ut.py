@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +11,6 @@ import click
 from click.core import ParameterSource
 
 from probe_core import console
-from probe_core.console import ISSUE_TRACKER
 from probe_core.errors import UserError, make_printable
 from probe_core.model.plan import get_time_stamp
 from probe_core.plugins.manager import Manager
@@ -21,9 +19,8 @@ from probe_core.terminal import plugin_options
 from probe_core.terminal.exit_codes import EXIT_DATA_LOST, EXIT_DEFECT, EXIT_FINDINGS, EXIT_FINISHED, EXIT_USER_ERROR
 from probe_core.terminal.spelling import Command, option
 from probe_precheck.cli import words
-from probe_precheck.cli.release_option import ReleaseChoice
+from probe_precheck.cli.options import ReleaseChoice, framework_option, only_option, seed_option, timeout_option
 from probe_precheck.releases import RELEASES
-from probe_precheck.runner_options import SEED, TIMEOUT
 from probe_precheck.settings import LANGUAGES
 
 if TYPE_CHECKING:
@@ -79,15 +76,13 @@ _OPTIONS = (
     option("-f", "--filter-api", "distinct", is_flag=True, help="Run calls with equal arguments once."),
     option("--config", also=["-config", "--config_path"], type=_PATH,
         help="config.json with a section run_ut, or config.yaml."),
-    option("--framework", help="Framework of the run, such as pytorch; detected if not given."),
-    option("--only", multiple=True, metavar="NAME",
-        help="Run only this call, or the calls of this API; may be repeated."),
-    option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
-        default=TIMEOUT, show_default=True, help="Time limit of one call."),
+    framework_option,
+    only_option,
+    timeout_option,
     option("--standard", "release", type=ReleaseChoice(), default=RELEASES[0], show_default=True,
         help="Thresholds of the msprobe 1.0.4 guide, or of 8.3."),
     option("--assign", "standards", type=_PATH, help="YAML file that maps standards to the APIs they judge."),
-    option("--seed", type=int, default=SEED, show_default=True, help="Seed of random inputs."),
+    seed_option,
     option("--lang", "language", type=click.Choice(LANGUAGES), default=LANGUAGES[0], show_default=True,
         help="Language of the csv files: Chinese or English."),
     option("--fail-on", type=click.Choice(["warning", "error"]),
@@ -139,8 +134,6 @@ def _check(ctx: click.Context, workers: int, **given: Any) -> int:
     from probe_precheck.run import CheckInterrupted, CheckPlan, check_run
     from probe_precheck.settings import read_settings
 
-    if math.isnan(given["timeout"]):
-        raise UserError('"nan" is not a valid time for --timeout.', "Give seconds, such as 600.")
     given["devices"] = devices = _parse_devices(given["devices"])
     given["framework"] = given["framework"] or ctx.meta.get("probe.framework")
     settings = read_settings(given["config"])
@@ -186,7 +179,7 @@ def _report(ctx: click.Context, checked: CheckSummary, fail_on: str | None) -> i
     if checked.is_broken:
         console.error(
             f"No call was run, because probe or its installation is broken: {make_printable(checked.internal)}",
-            f"Reinstall probe and its plugins; if that does not help, report it at {ISSUE_TRACKER}.",
+            "Reinstall probe and its plugins; if that does not help, report it with this message.",
         )
         return EXIT_DEFECT
     _extend(ctx, checked)
