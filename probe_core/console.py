@@ -55,8 +55,8 @@ def _print(text: str, *, err: bool, lines: bool) -> None:
     shown = [escape_invisible(pieces[0], keep)]
     for on, piece in zip(pieces[1::2], pieces[2::2]):
         piece = escape_invisible(piece, keep)
-        colour = on.removesuffix("bold").removesuffix("+") or None
-        shown.append(click.style(piece, fg=colour, bold=on.endswith("bold") or None) if on else piece)
+        color = on.removesuffix("bold").removesuffix("+") or None
+        shown.append(click.style(piece, fg=color, bold=on.endswith("bold") or None) if on else piece)
     with suppress(BrokenPipeError):
         click.echo("".join(shown), err=err)
 

@@ -35,9 +35,9 @@ class ReporterConformance:
     def write(self, path: Path, rows: list[tuple[Cell, ...]]) -> bytes:
         """Write a table with rows of every colour, and return the bytes of its file."""
         writer = self.reporter().open(path, HEADERS, len(rows))
-        colours = (None, *Colour)
+        colors = (None, *Colour)
         for number, row in enumerate(rows):
-            writer.write(row, colours[number % len(colours)])
+            writer.write(row, colors[number % len(colors)])
         writer.close()
         return path.read_bytes()
 

@@ -45,7 +45,7 @@ def explain(
     ranks: tuple[int, ...],
     format_name: str,
     fail_on: str | None,
-    **given: Any,
+    **settings: Any,
 ) -> int:
     """Compute recorded calls again in higher precision and say which introduced error.
 
@@ -60,18 +60,18 @@ def explain(
     from probe_explain.files import write_files
     from probe_explain.printing import print_verdict
     from probe_explain.run import ExplainOptions, iterate_files
-    from probe_explain.run import explain as explained
+    from probe_explain.run import explain as explain_files
     from probe_explain.verdict import conclude_verdict
 
     manager = ctx.find_object(Manager) or Manager()
     spec = manager.find("reporters", format_name, ReporterSpec)
-    framework = given["framework"] or ctx.meta.get("probe.framework")
-    order = ExplainOptions(framework, given["workers"] or 0, given["timeout"], given["only"])
-    with claim_time_stamp(output, get_time_stamp()) as stamp:
+    framework = settings["framework"] or ctx.meta.get("probe.framework")
+    options = ExplainOptions(framework, settings["workers"] or 0, settings["timeout"], settings["only"])
+    with claim_time_stamp(output, get_time_stamp()) as time_stamp:
         with console.show_progress():
-            explanation = explained(run, list(iterate_files(run, manager, steps, ranks)), order, manager)
+            explanation = explain_files(run, list(iterate_files(run, manager, steps, ranks)), options, manager)
         verdict = conclude_verdict(explanation)
-        print_verdict(verdict, write_files(explanation, verdict, output, stamp, spec))
+        print_verdict(verdict, write_files(explanation, verdict, output, time_stamp, spec))
     if explanation.interrupted:
         return EXIT_INTERRUPTED
     if verdict.lost:

@@ -125,13 +125,15 @@ def iterate_files(
                 yield step if len(by_step) > 1 else "", rank, file
 
 
-def explain(path: Path, files: Sequence[tuple[str, int, Path]], order: ExplainOptions, manager: Manager) -> Explanation:
+def explain(
+    path: Path, files: Sequence[tuple[str, int, Path]], options: ExplainOptions, manager: Manager
+) -> Explanation:
     """Return the explanation of the calls in record files; Ctrl-C ends it with the calls that are done.
 
     Args:
         path: The path of the run.
         files: Step, rank and record file of each rank.
-        order: The options.
+        options: The options.
         manager: The plugins.
 
     Raises:
@@ -142,7 +144,7 @@ def explain(path: Path, files: Sequence[tuple[str, int, Path]], order: ExplainOp
         for step, rank, file in files:
             result = RankResult(file, step, rank)
             explanation.ranks.append(result)
-            if not _explain_rank(result, order, manager):
+            if not _explain_rank(result, options, manager):
                 explanation.ranks.pop()
     except KeyboardInterrupt:
         explanation.interrupted = True
@@ -154,9 +156,9 @@ def explain(path: Path, files: Sequence[tuple[str, int, Path]], order: ExplainOp
     return explanation
 
 
-def _explain_rank(result: RankResult, order: ExplainOptions, manager: Manager) -> bool:
+def _explain_rank(result: RankResult, options: ExplainOptions, manager: Manager) -> bool:
     """Compute the calls of a rank again; return False if it holds no tensors."""
-    run = open_run(manager, result.file, order.framework)
+    run = open_run(manager, result.file, options.framework)
     with closing(run):
         is_mixed = run.mode is not Mode.TENSOR
         if is_mixed and not (run.values.data >= 0).any():
@@ -167,7 +169,7 @@ def _explain_rank(result: RankResult, order: ExplainOptions, manager: Manager) -
         spec = find_runner_spec(manager, framework)
         find_replayer(manager, framework)  # here as well, so that its absence is reported before workers start
         jobs: list[Job] = []
-        for index in recorded.select(order.only):
+        for index in recorded.select(options.only):
             if is_mixed and not _has_tensors(run, recorded.names[index]):
                 continue
             call = recorded.get_call(index, Settings())
@@ -176,13 +178,13 @@ def _explain_rank(result: RankResult, order: ExplainOptions, manager: Manager) -
             else:
                 jobs.append(Job(index, call, recorded.estimate_cost(index)))
         total = len(result.calls) + len(jobs)
-        options = RunnerOptions(result.file, device="cpu", is_ours=run.header.is_ours)
-        setup = ReplaySetup(framework, options)
-        workers = max(1, min(order.workers or count_cores(), len(jobs)))
+        runner_options = RunnerOptions(result.file, device="cpu", is_ours=run.header.is_ours)
+        setup = ReplaySetup(framework, runner_options)
+        workers = max(1, min(options.workers or count_cores(), len(jobs)))
         places = {name: place for place, name in enumerate(recorded.names)}
         try:
             with closing(
-                supervise(setup, jobs, workers, order.timeout, preload=(*PRELOADED_MODULES, *spec.preload))
+                supervise(setup, jobs, workers, options.timeout, preload=(*PRELOADED_MODULES, *spec.preload))
             ) as answers:
                 for job, answer in answers:
                     lost = isinstance(answer, LostJob)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from operator import add, and_
 from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
@@ -66,26 +68,17 @@ class Tally(NamedTuple):
 
     def add_next(self, next_piece: Tally) -> Tally:
         """Return the tally of this piece and the next one, which was measured with the ``totals`` of this."""
-        return Tally(
-            self.size + next_piece.size,
-            self.equal and next_piece.equal,
-            max(self.target_max, next_piece.target_max),
-            min(self.target_min, next_piece.target_min),
-            max(self.golden_max, next_piece.golden_max),
-            min(self.golden_min, next_piece.golden_min),
-            self.target_nan + next_piece.target_nan,
-            self.target_infinite + next_piece.target_infinite,
-            self.golden_nan + next_piece.golden_nan,
-            self.golden_infinite + next_piece.golden_infinite,
-            self.apart + next_piece.apart,
-            max(self.max_absolute, next_piece.max_absolute),
-            max(self.max_relative, next_piece.max_relative),
-            max(self.max_ulp, next_piece.max_ulp),
-            self.below_one + next_piece.below_one,
-            self.below_five + next_piece.below_five,
-            self.over_limit + next_piece.over_limit,
-            *next_piece.totals,
-        )
+        values = zip(self._fields[:-SUM_COUNT], self, next_piece)
+        joined = (_JOINS.get(name, add)(value, next_value) for name, value, next_value in values)
+        return Tally._make((*joined, *next_piece.totals))
+
+
+_JOINS: dict[str, Callable[[Any, Any], Any]] = {
+    "equal": and_,
+    **dict.fromkeys(("target_max", "golden_max", "max_absolute", "max_relative", "max_ulp"), max),
+    **dict.fromkeys(("target_min", "golden_min"), min),
+}
+"""Functions that join fields of two pieces; the numbers of other fields are added."""
 
 
 class Units(NamedTuple):

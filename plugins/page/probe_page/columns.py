@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from probe_core.model import Cell
+from probe_core.model.columns import MAX_EXACT_INTEGER
 
 MIN_BLOCK_ROWS = 8192
 """Least number of rows of a block but the last."""
@@ -26,8 +27,6 @@ MAX_RELATIVE_ERROR = 1e-7
 """Relative error that a number of a page may have."""
 COMPRESSION_LEVEL = 2
 """Compression level."""
-MAX_EXACT_INTEGER = 1 << 53
-"""Integers up to here are floats without a loss."""
 
 
 class Columns:

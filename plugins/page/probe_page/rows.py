@@ -95,8 +95,8 @@ def collect_row_facts(rows: Sequence[Row]) -> RowFacts:
         slot = target or golden
         assert slot is not None
         names.append(slot.name)
-        alone = GOLDEN_ONLY if target is None else TARGET_ONLY if golden is None else PAIR
-        matches.append(REGION + alone if match_kind is region else alone)
+        presence = GOLDEN_ONLY if target is None else TARGET_ONLY if golden is None else PAIR
+        matches.append(REGION + presence if match_kind is region else presence)
     return row_facts
 
 

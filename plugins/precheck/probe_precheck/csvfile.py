@@ -48,7 +48,7 @@ class Table(NamedTuple):
     columns: tuple[Column, ...]
     rows: list[dict[str, str]]
     language: str
-    whole: int
+    complete_bytes: int
     is_cut: bool
     tail: str = ""
 

@@ -228,16 +228,16 @@ class ResultFiles:
                 f"{self.result} has two rows for {duplicate}, so it cannot be resumed.",
                 "Remove one of them, or run the check again without -csv_path.",
             )
-        kept_rows = [row for row in details.rows if get_call_name(row["name"].strip()) in self.done]
+        complete_rows = [row for row in details.rows if get_call_name(row["name"].strip()) in self.done]
         for file, table in zip(self._files, (result, details)):
             if table.is_cut:
-                file.truncate(table.whole)
+                file.truncate(table.complete_bytes)
             file.seek(0, os.SEEK_END)
         if len(rows) < len(result.rows):
             csvfile.write_table(self.result, self._tables.result, rows, self._language)
             self._reopen(0, self.result)
-        if added_columns or len(kept_rows) < len(details.rows):
-            csvfile.write_table(self.details, self._columns, kept_rows, self._language)
+        if added_columns or len(complete_rows) < len(details.rows):
+            csvfile.write_table(self.details, self._columns, complete_rows, self._language)
             self._reopen(1, self.details)
 
     def _reopen(self, number: int, path: Path) -> None:

@@ -135,12 +135,12 @@ class ComparisonSummary:
         )
         numbers = counts.levels
         parts = [
-            console.style(words.format(numbers[level]), fg=colour if numbers[level] else None)
-            for level, (words, colour) in LEVEL_TEXTS.items()
+            console.style(words.format(numbers[level]), fg=color if numbers[level] else None)
+            for level, (words, color) in LEVEL_TEXTS.items()
         ]
-        alone = f"{counts.target_only:,} only in the target, {counts.golden_only:,} only in the golden"
+        unmatched = f"{counts.target_only:,} only in the target, {counts.golden_only:,} only in the golden"
         matched = format_count(counts.matched, "row")
-        console.show(f"  table: {', '.join(parts)}; {matched} matched, {alone}", wrap=True)
+        console.show(f"  table: {', '.join(parts)}; {matched} matched, {unmatched}", wrap=True)
         for note in () if brief else _list_row_notes(report):
             if note not in self.printed_keys:
                 console.show(f"  {note}", wrap=True)

@@ -80,8 +80,8 @@ def read_tokens(path: Path) -> TokenFile:
     """
     fix = "Call debugger.tokens(ids, positions, lengths) in both runs, or give rows: --rows target=0,golden=3."
     try:
-        plain = json.loads(read_regular_file(path).decode("utf-8"))
-        return _parse(plain)
+        document = json.loads(read_regular_file(path).decode("utf-8"))
+        return _parse(document)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}.", fix) from None
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
@@ -93,15 +93,15 @@ class _InvalidError(ValueError):
     """A file whose content contradicts itself."""
 
 
-def _parse(plain: Any) -> TokenFile:
-    if plain["schema"] != SCHEMA:
+def _parse(document: Any) -> TokenFile:
+    if document["schema"] != SCHEMA:
         raise _InvalidError("it was written by another version of probe")
-    if "problem" in plain:
-        raise _InvalidError(str(plain["problem"]))
-    shape = [int(size) for size in plain["shape"]]
+    if "problem" in document:
+        raise _InvalidError(str(document["problem"]))
+    shape = [int(size) for size in document["shape"]]
     if len(shape) not in (1, 2) or min(shape) < 1 or shape[0] * shape[-1] > MAX_PLACES:
         raise _InvalidError("its shape is not that of a batch")
-    runs = np.array(plain["runs"], np.int64).reshape(-1, 3)
+    runs = np.array(document["runs"], np.int64).reshape(-1, 3)
     count = int(np.prod(shape))
     if (runs[:, 2] < 1).any() or (runs[:, 2] > count).any() or int(runs[:, 2].sum()) != count:
         raise _InvalidError("its runs do not cover its shape")

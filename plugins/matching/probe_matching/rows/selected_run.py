@@ -39,14 +39,14 @@ class SelectedRun(DerivedRun):
         run: Run,
         places: Places,
         decisions: Decisions,
-        by_print: Mapping[Fingerprint, Decision],
+        by_fingerprint: Mapping[Fingerprint, Decision],
         *,
         is_scaled: bool,
     ) -> None:
         super().__init__(run)
         self._places, self._is_scaled = places, is_scaled
         self._decisions: dict[str, Decision] = {}
-        self._by_print = by_print
+        self._by_fingerprint = by_fingerprint
         self.values = create_columns(self._select(record, decisions) for record in run.records())
         self.starts, self.signatures = self.values.starts, self.values.signatures
 
@@ -55,7 +55,7 @@ class SelectedRun(DerivedRun):
         for slot in record.slots:
             decision = decisions.get((record.key, *slot.place))
             if decision is None and slot.value.kind is Kind.TENSOR:
-                decision = self._by_print.get(compute_fingerprint(slot.value))
+                decision = self._by_fingerprint.get(compute_fingerprint(slot.value))
             slots.append(slot if decision is None else slot._replace(value=self._select_value(slot.value, decision)))
         return Record(record.index, record.key, tuple(slots))
 

@@ -8,25 +8,21 @@ from typing import NamedTuple
 
 import numpy as np
 from probe_precheck.api import (
-    Array,
     Message,
     Output,
     OutputVerdict,
     Status,
 )
 
-from probe_metrics.standards.distribution import have_similar_distributions, have_similar_zeros
+from probe_metrics.standards.distribution import have_similar_zeros
 from probe_metrics.standards.elements import Elements, Flat
 from probe_metrics.standards.first_stage import (
     FLOAT,
     INF_NAN_DIFFER,
-    NO_BENCH,
     RANDOM,
-    RANDOM_DIFFERS,
-    TYPE_DIFFERS,
     classify_dtype,
-    judge_incomparable,
-    judge_value,
+    judge_distribution,
+    judge_structure,
 )
 from probe_metrics.standards.solo import SoloVerdict
 from probe_metrics.standards.thresholds import load_first_stage, load_section
@@ -87,23 +83,15 @@ class MintStage:
 
 def judge_without_values(output: Output) -> OutputVerdict | None:
     """Return the verdict on an output that is not compared element by element; None for all other outputs."""
-    bench, device = output.bench, output.device
-    if type(bench) is not type(device):
-        return OutputVerdict(Status.ERROR, messages=(TYPE_DIFFERS,))
-    if bench is None:
-        return OutputVerdict(Status.SKIP, messages=(NO_BENCH,))
-    if not isinstance(bench, Array):
-        return judge_value(output)
-    problem = judge_incomparable(bench, device, classify_dtype(bench))
+    problem = judge_structure(output)
     if problem is not None or not output.is_random:
         return problem
-    limits = load_first_stage()
+    bench, device, limits = output.bench, output.device, load_first_stage()
     if limits["dropout"]["word"] in output.api:
         return OutputVerdict(
             convert_to_status(have_similar_zeros(bench, device, limits["dropout"])), messages=(RANDOM,)
         )
-    alike = have_similar_distributions(bench, device, limits["random"])
-    return OutputVerdict(convert_to_status(alike), messages=(RANDOM if alike else RANDOM_DIFFERS,))
+    return judge_distribution(bench, device, limits["random"])
 
 
 class Closeness(NamedTuple):

@@ -100,7 +100,7 @@ def _add_options(function: Callable[..., int]) -> Callable[..., int]:
 @click.command(cls=MultiValueCommand)
 @_add_options
 @click.pass_context
-def run_ut(ctx: click.Context, /, **given: Any) -> int:
+def run_ut(ctx: click.Context, /, **options: Any) -> int:
     """Run every recorded API alone and compare it with a high-precision reference.
 
     \b
@@ -110,7 +110,7 @@ def run_ut(ctx: click.Context, /, **given: Any) -> int:
     Writes accuracy_checking_result and accuracy_checking_details. Judge the details of two machines
     with probe api-precision-compare.
     """
-    return _check(ctx, 1, **given)
+    return _check(ctx, 1, **options)
 
 
 @click.command(cls=MultiValueCommand)
@@ -119,7 +119,7 @@ def run_ut(ctx: click.Context, /, **given: Any) -> int:
     default=DEFAULT_PROCESSES, show_default=True,
     help=f"Number of processes, at most {MAX_PROCESSES_PER_DEVICE} per device.")  # fmt: skip
 @click.pass_context
-def multi_run_ut(ctx: click.Context, /, workers: int, **given: Any) -> int:
+def multi_run_ut(ctx: click.Context, /, workers: int, **options: Any) -> int:
     """Run every recorded API alone in several processes, and compare it as run-ut does.
 
     \b
@@ -127,35 +127,35 @@ def multi_run_ut(ctx: click.Context, /, workers: int, **given: Any) -> int:
 
     A call that crashes or hangs ends only its process. Its row states this, and the exit code is 3.
     """
-    return _check(ctx, workers, **given)
+    return _check(ctx, workers, **options)
 
 
-def _check(ctx: click.Context, workers: int, **given: Any) -> int:
+def _check(ctx: click.Context, workers: int, **options: Any) -> int:
     from probe_precheck.run import CheckInterrupted, CheckPlan, check_run
     from probe_precheck.settings import read_settings
 
-    given["devices"] = devices = _parse_devices(given["devices"])
-    given["framework"] = given["framework"] or ctx.meta.get("probe.framework")
-    settings = read_settings(given["config"])
+    options["devices"] = devices = _parse_devices(options["devices"])
+    options["framework"] = options["framework"] or ctx.meta.get("probe.framework")
+    settings = read_settings(options["config"])
     receiver, values = _find_receiver(ctx, settings)
     if receiver is not None:
-        given["workers"] = workers
+        options["workers"] = workers
         if settings.dump_path and ctx.get_parameter_source("output") is ParameterSource.DEFAULT:
-            given["output"] = settings.dump_path
-        return receiver.receive(ctx.find_object(Manager) or Manager(), given, settings, given["config"], values)
-    if given["dump"] is None:
+            options["output"] = settings.dump_path
+        return receiver.receive(ctx.find_object(Manager) or Manager(), options, settings, options["config"], values)
+    if options["dump"] is None:
         raise click.MissingParameter(
             ctx=ctx, param=next(parameter for parameter in ctx.command.params if parameter.name == "dump")
         )
-    dump = find_dump_file(given.pop("dump"))
-    fail_on = given.pop("fail_on")
-    del given["config"]
+    dump = find_dump_file(options.pop("dump"))
+    fail_on = options.pop("fail_on")
+    del options["config"]
     plan = CheckPlan(
         dump=dump,
         time_stamp=get_time_stamp(),
         workers=_limit_workers(workers, len(devices)),
         settings=settings,
-        **given,
+        **options,
     )
     try:
         with console.show_progress():
