@@ -231,4 +231,4 @@ def _find_unexplained(run: Run, result: RankResult) -> Iterator[UnexplainedResul
 
 def get_severity_key(measured: ErrorMeasurement) -> tuple[bool, float]:
     """Return the key by which results are sorted: those with nan or inf on one side last."""
-    return measured.apart > 0, measured.times
+    return measured.nonfinite_mismatches > 0, measured.times

@@ -41,8 +41,12 @@ class ExplainCause:
     def statement(self) -> str:
         """Clause whose subject is the call."""
         measured = self.worst_result.measured
-        if measured.apart:
-            elements = "1 element is" if measured.apart == 1 else f"{measured.apart:,} elements are"
+        if measured.nonfinite_mismatches:
+            elements = (
+                "1 element is"
+                if measured.nonfinite_mismatches == 1
+                else f"{measured.nonfinite_mismatches:,} elements are"
+            )
             return (
                 "returns other values than its recorded inputs give "
                 f"({measured.name}: {elements} nan or inf, or should be)"

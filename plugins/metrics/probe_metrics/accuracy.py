@@ -12,7 +12,7 @@ from probe_core.model import Drift, Level, Measurement, Measurements, Quantity, 
 from probe_core.model.columns import Array
 from probe_core.model.measure import OpenPair, PairGroup
 from probe_core.model.results import MeasurementColumn, VerdictColumn
-from probe_metrics.adapters import GroupPolicy
+from probe_metrics.adapters import GroupPolicyBase
 from probe_metrics.dtype_limits import get_eps
 from probe_metrics.exact import EXACT_REASON, find_tensor_differences, format_scalars
 from probe_metrics.kernel import compute_group_sums
@@ -25,7 +25,7 @@ NOISE_COLUMN = Drift._fields.index("noise")
 """Column of the rounding among the fields of ``Drift``."""
 
 
-class Accuracy(GroupPolicy):
+class Accuracy(GroupPolicyBase):
     """Label by cosine and largest absolute error; the first rule that applies decides.
 
     1. The shapes differ: ``Unmatched``.

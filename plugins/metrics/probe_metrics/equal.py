@@ -5,11 +5,11 @@ from __future__ import annotations
 from probe_core.model import Measurement
 from probe_core.model.measure import PairGroup
 from probe_core.model.results import MeasurementColumn
-from probe_metrics.adapters import GroupMetric
+from probe_metrics.adapters import GroupMetricBase
 from probe_metrics.kernel import build_column, compute_group_sums
 
 
-class Equal(GroupMetric):
+class Equal(GroupMetricBase):
     """Equality of dtype and of every bit.
 
     The result is True or False, for tensors of one shape. The byte order in which they are stored does not

@@ -14,7 +14,7 @@ from probe_core.model.dtypes import is_same_dtype
 from probe_core.model.measure import OpenPair, PairGroup
 from probe_core.model.results import MeasurementColumn, VerdictColumn
 from probe_core.model.single import create_batch
-from probe_metrics.adapters import GroupPolicy
+from probe_metrics.adapters import GroupPolicyBase
 from probe_metrics.dtype_limits import get_eps, get_smallest
 from probe_metrics.exact import format_scalars
 from probe_metrics.kernel import GroupSums, compute_group_sums
@@ -36,7 +36,7 @@ EQUAL_REASONS = (Reason("equal", "equal to the bit"),)
 """Reasons of tensors whose bits, or whose checksums, are the same."""
 
 
-class FirstDifference(GroupPolicy):
+class FirstDifference(GroupPolicyBase):
     """Judges a pair by its tensors if it has them, else by checksums, else by recorded statistics.
 
     The level is ERROR (differs beyond rounding), PASS (does not) or SKIP (nothing to judge by); the label is

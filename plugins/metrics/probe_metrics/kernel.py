@@ -63,7 +63,7 @@ def compute_group_sums(group: PairGroup) -> GroupSums:
     squares = np.stack((tally.target_squares, tally.golden_squares, tally.squares))
     largest = np.stack((target_largest, golden_largest, tally.max_absolute))
     dot, scales = tally.dot.copy(), np.ones_like(squares)
-    is_aligned = tally.apart == 0
+    is_aligned = tally.nonfinite_mismatches == 0
     is_lost = (largest > 0) & ~((squares > MIN_SQUARE_SUM) & (squares < np.inf))
     for place in np.flatnonzero(is_aligned & is_lost.any(axis=0)).tolist():
         scales[:, place] = [min(value, MAX_FLOAT64) or 1.0 for value in largest[:, place].tolist()]

@@ -10,10 +10,10 @@ from probe_core.model import Measurement, Statistic
 from probe_core.model.batches import PairSide, RowBatch
 from probe_core.model.columns import BIG_INTEGER, FLOAT, INTEGER, Array
 from probe_core.model.results import MeasurementColumn
-from probe_metrics.adapters import BatchMetric
+from probe_metrics.adapters import BatchMetricBase
 
 
-class StatisticsDifference(BatchMetric):
+class StatisticsDifference(BatchMetricBase):
     """Difference and relative error of the recorded maximum, minimum, mean and L2 norm.
 
     Formulas, in float64: ``N - B``, in the unit of the data, and ``|N - B| / |B|``, a ratio; N is a statistic

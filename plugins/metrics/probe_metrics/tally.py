@@ -23,7 +23,7 @@ class Tally(NamedTuple):
     """Counts, extrema and sums over both tensors; every error and every sum is computed in float64.
 
     * nan or inf, on both sides at the same place with the same sign, counts as equal and as 0
-      (docs/tables.md#preparation). ``apart`` counts the places where the sides disagree on nan or inf.
+      (docs/tables.md#preparation). ``nonfinite_mismatches`` counts the places where the sides disagree on nan or inf.
     * Extrema are those of the finite elements of a side; -inf and inf if it has none.
     * Errors and sums take the places where both sides are finite; all other places add 0.
     * The relative error of an element is ``|N - B| / |B|``: 0 if N equals B, inf if only B is 0.
@@ -40,7 +40,7 @@ class Tally(NamedTuple):
     target_infinite: int
     golden_nan: int
     golden_infinite: int
-    apart: int
+    nonfinite_mismatches: int
     max_absolute: float
     max_relative: float
     max_ulp: float
@@ -63,7 +63,7 @@ class Tally(NamedTuple):
 
     @property
     def finite(self) -> int:
-        """Number of finite places, the same on both sides if ``apart`` is 0."""
+        """Number of finite places, the same on both sides if ``nonfinite_mismatches`` is 0."""
         return self.size - self.target_nan - self.target_infinite
 
     def add_next(self, next_piece: Tally) -> Tally:

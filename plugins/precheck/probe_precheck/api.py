@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from probe_precheck.runner_options import RunnerOptions
     from probe_precheck.scripts import make_file_name
     from probe_precheck.specs import JudgedOutputs, ReferenceSpec, RunnerSpec, StandardSpec, StatusRuleSpec
-    from probe_precheck.tables import Column
+    from probe_precheck.tables import CsvColumn
 
 __all__ = [
     "ArgumentConverter",
     "Array",
     "Call",
-    "Column",
+    "CsvColumn",
     "JudgedOutputs",
     "Judgement",
     "Message",
@@ -78,6 +78,6 @@ __getattr__ = create_exporter(
         "runner_options": "RunnerOptions",
         "scripts": "make_file_name",
         "specs": "JudgedOutputs ReferenceSpec RunnerSpec StandardSpec StatusRuleSpec",
-        "tables": "Column",
+        "tables": "CsvColumn",
     },
 )

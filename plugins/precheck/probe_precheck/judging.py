@@ -32,7 +32,7 @@ STATUSES_BY_SEVERITY = (Status.PASS, Status.WARNING, Status.ERROR)
 """Statuses that count, from the best to the worst."""
 
 
-class Judge:
+class CallJudge:
     """Judge of the outcomes of calls, by the first stage and the standards.
 
     Args:

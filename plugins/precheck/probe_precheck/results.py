@@ -28,7 +28,7 @@ from probe_core.model.plan import TIME_STAMP_PATTERN, parse_time_stamp
 from probe_precheck import csvfile
 from probe_precheck.csvfile import BLANK, format_messages, format_number, read_table
 from probe_precheck.model import Detail, Result
-from probe_precheck.tables import Column, Tables
+from probe_precheck.tables import CsvColumn, Tables
 
 RESULT_NAME = "accuracy_checking_result_{}.csv"
 DETAILS_NAME = "accuracy_checking_details_{}.csv"
@@ -86,7 +86,7 @@ def _may_belong_to(api: str, tail: str) -> bool:
     return start.startswith(tail[: len(start)])
 
 
-class ResultFiles:
+class CheckFiles:
     """Result file and details file, open for appending.
 
     Args:
@@ -106,7 +106,7 @@ class ResultFiles:
     def __init__(
         self,
         result: Path,
-        columns: Sequence[Column],
+        columns: Sequence[CsvColumn],
         language: str,
         precision: int,
         tables: Tables = Tables(),  # noqa: B008
@@ -128,11 +128,11 @@ class ResultFiles:
         cls,
         directory: Path,
         time_stamp: str,
-        columns: Sequence[Column],
+        columns: Sequence[CsvColumn],
         language: str,
         precision: int,
         tables: Tables = Tables(),  # noqa: B008
-    ) -> ResultFiles:
+    ) -> CheckFiles:
         """Create both files in ``directory``, which is created if it is missing.
 
         If files of this time stamp exist, the next free second is used.
@@ -164,10 +164,10 @@ class ResultFiles:
     def resume(
         cls,
         result: Path,
-        columns: Sequence[Column],
+        columns: Sequence[CsvColumn],
         precision: int,
         tables: Tables = Tables(),  # noqa: B008
-    ) -> ResultFiles:
+    ) -> CheckFiles:
         """Open the files of an earlier run, and remove the rows of the call that it did not finish.
 
         Raises:

@@ -30,20 +30,20 @@ class ExecutorConformance:
         finally:
             pool.executor.shutdown(wait=True, cancel_futures=True)
 
-    def test_spec_names_it(self) -> None:
+    def test_spec_has_name_and_summary(self) -> None:
         """Check that the spec has a name, a summary, and a valid place."""
         assert self.spec.name and self.spec.summary
         assert isinstance(self.spec.killed, tuple)
         assert isinstance(self.spec.make().place, Place)
 
-    def test_as_many_workers_as_asked_for(self) -> None:
+    def test_pool_has_the_requested_size(self) -> None:
         """Check the number of workers for one job, and for as many as possible."""
         with self.pool(1) as pool:
             assert pool.size == 1
         with self.pool(0) as pool:
             assert pool.size >= 1
 
-    def test_calls_come_back(self) -> None:
+    def test_calls_return_results_and_errors(self) -> None:
         """Check that each call gives its own result or exception."""
         with self.pool() as pool:
             calls = [pool.executor.submit(operator.mul, number, 2) for number in range(20)]
@@ -60,7 +60,7 @@ class ExecutorConformance:
             with self.pool() as pool:
                 assert pool.executor.submit(operator.add, 1, 2).result(CALL_TIMEOUT_SECONDS) == 3
 
-    def test_a_scheduler_that_is_not_meant_is_refused(self) -> None:
+    def test_unexpected_scheduler_is_refused(self) -> None:
         """Check for an error if a scheduler is missing, or given but not supported."""
         scheduler = None if self.spec.has_scheduler else "tcp://127.0.0.1:1"
         try:

@@ -469,7 +469,9 @@ def test_identity(arrays: Sides) -> None:
     array = arrays[0]
     found = agree(array, array.copy(), alternatives(array.dtype, array.dtype)[-1])
     assert found.equal and found.below_one == found.below_five == array.size
-    assert not any((found.apart, found.max_absolute, found.max_relative, found.max_ulp, found.over_limit))
+    assert not any(
+        (found.nonfinite_mismatches, found.max_absolute, found.max_relative, found.max_ulp, found.over_limit)
+    )
     assert not any((found.relative, found.squares, found.ulp))
     assert bits(found)["target_squares"] == bits(found)["golden_squares"] == bits(found)["dot"]
 

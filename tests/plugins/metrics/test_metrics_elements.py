@@ -61,7 +61,7 @@ LAYOUTS = {
 
 @every("name", METRICS)
 @every("layout", LAYOUTS.values(), ids=LAYOUTS)
-def test_layout_does_not_matter(name: str, layout: Any) -> None:
+def test_memory_layout_is_irrelevant(name: str, layout: Any) -> None:
     """Elements are compared by their indices, wherever they lie in memory."""
     target, golden = pairs(np.float32, (5, 7))
     laid = layout(golden)

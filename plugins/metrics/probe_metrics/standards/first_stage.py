@@ -132,7 +132,7 @@ class FirstStage:
 
     def _judge_floats(self, output: Output) -> OutputVerdict:
         elements, largest = output.once(Elements), output.once(measure_extrema)
-        if largest.apart:
+        if largest.nonfinite_mismatches:
             return OutputVerdict(Status.ERROR, messages=(INF_NAN_DIFFER,))
         if not largest.size:
             return OutputVerdict(Status.PASS)

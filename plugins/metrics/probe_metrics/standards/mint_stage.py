@@ -55,7 +55,7 @@ class MintStage:
         if problem is not None:
             return problem
         close = output.once(measure_closeness)
-        if close.apart:
+        if close.nonfinite_mismatches:
             return OutputVerdict(Status.ERROR, messages=(INF_NAN_DIFFER,))
         missed = []
         if not close.cosine > self._limits["cosine"]:
@@ -76,7 +76,7 @@ class MintStage:
         problem = judge_without_values(output)
         if problem is not None:
             return problem._replace(messages=problem.messages if problem.status is Status.ERROR else ())
-        if classify_dtype(output.bench) == FLOAT and output.once(measure_closeness).apart:
+        if classify_dtype(output.bench) == FLOAT and output.once(measure_closeness).nonfinite_mismatches:
             return OutputVerdict(Status.ERROR, messages=(INF_NAN_DIFFER,))
         return self._solo.judge(output, standard, numbers, direction)
 
@@ -95,12 +95,12 @@ def judge_without_values(output: Output) -> OutputVerdict | None:
 
 
 class Closeness(NamedTuple):
-    """Numbers that the rule looks at; ``apart`` counts elements that are inf or nan on one side only."""
+    """Numbers that the rule looks at; ``nonfinite_mismatches`` counts elements that are inf or nan on one side only."""
 
     cosine: float
     max_abs_error: float
     max_relative_error: float
-    apart: int = 0
+    nonfinite_mismatches: int = 0
 
 
 def measure_closeness(output: Output) -> Closeness:
@@ -111,10 +111,10 @@ def measure_closeness(output: Output) -> Closeness:
     """
     s = float(load_section("mint_stage")["smoothing"])
     dot = device = bench = largest = relative = 0.0
-    apart = 0
+    nonfinite_mismatches = 0
     with np.errstate(all="ignore"):
         for tested, reference, disagreeing in _iterate_blocks(output):
-            apart += disagreeing
+            nonfinite_mismatches += disagreeing
             if not tested.size:
                 continue
             error = np.abs(tested - reference)
@@ -128,7 +128,7 @@ def measure_closeness(output: Output) -> Closeness:
             dot, device, bench = _sum_scaled_products(output)
             s = 0.0  # too small to matter beside such values
         cosine = (s + dot) / (s + math.sqrt(device) * math.sqrt(bench))
-    return Closeness(cosine, largest, relative, apart)
+    return Closeness(cosine, largest, relative, nonfinite_mismatches)
 
 
 def _sum_scaled_products(output: Output) -> tuple[float, float, float]:
@@ -148,7 +148,7 @@ def _iterate_blocks(output: Output) -> Iterator[tuple[Flat, Flat, int]]:
         elements = output.once(Elements)
         for block in elements.split_blocks():
             finite = elements.drop_special(block)
-            yield finite.device, finite.bench, finite.apart
+            yield finite.device, finite.bench, finite.nonfinite_mismatches
     else:
         yield (
             output.device.values.reshape(-1).astype(np.float64),
