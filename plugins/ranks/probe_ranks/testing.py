@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import ClassVar
 
 from probe_core.errors import UserError
 from probe_ranks.specs import Executor, ExecutorSpec, Place, Pool
+from probe_ranks.spread import open_pool
 
 CALL_TIMEOUT_SECONDS = 120
 """Time limit of a call in seconds, including the start of its worker."""
@@ -24,11 +25,8 @@ class ExecutorConformance:
     def pool(self, jobs: int = 2) -> Iterator[Pool]:
         """Yield a pool of workers, and shut it down at the end."""
         executor: Executor = self.spec.make()
-        pool = executor.open(jobs, self.scheduler)
-        try:
+        with open_pool(lambda: executor.open(jobs, self.scheduler)) as pool:
             yield pool
-        finally:
-            pool.executor.shutdown(wait=True, cancel_futures=True)
 
     def test_spec_has_name_and_summary(self) -> None:
         """Check that the spec has a name, a summary, and a valid place."""
@@ -82,13 +80,7 @@ def check_executor(spec: ExecutorSpec) -> None:
         BaseException: The executor raised it.
     """
     executor: Executor = spec.make()
-    try:
-        pool = executor.open(1, None)
-    except UserError:
-        return
-    try:
+    with suppress(UserError), open_pool(lambda: executor.open(1, None)) as pool:
         result = pool.executor.submit(operator.mul, 6, 7).result(CALL_TIMEOUT_SECONDS)
-    finally:
-        pool.executor.shutdown(wait=True, cancel_futures=True)
-    if result != 42 or pool.size < 1:
-        raise ValueError(f"its workers returned {result!r:.40} for 6 * 7")
+        if result != 42 or pool.size < 1:
+            raise ValueError(f"its workers returned {result!r:.40} for 6 * 7")
