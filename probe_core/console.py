@@ -25,7 +25,7 @@ from probe_core.safe_text import escape_invisible, format_safe_json
 
 
 def prepare() -> None:
-    """Make both streams print any name, whatever the terminal's encoding."""
+    """Let both streams print any name in every encoding of the terminal."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure:

@@ -355,5 +355,5 @@ class RowBatch:
 
 @cache
 def decode_notes(flags: int) -> tuple[Reason, ...]:
-    """Return the reasons that the bits of ``flags`` stand for."""
+    """Return the reasons that the bits of ``flags`` encode."""
     return tuple(note for place, note in enumerate(_NOTE_REASONS) if flags >> place & 1)

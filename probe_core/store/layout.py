@@ -24,7 +24,7 @@ class RunPair:
             otherwise empty.
         rank: The number of the target's rank; 0 if unknown.
         golden_rank: The number of the golden's rank; 0 if unknown.
-        one_of_two: True for a debug.json beside a dump.json that is compared as well.
+        one_of_two: True for a debug.json next to a dump.json that is compared as well.
     """
 
     target: Path

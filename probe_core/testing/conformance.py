@@ -85,7 +85,7 @@ class MetricConformance:
         assert first == again[::-1]
 
     def test_groups_and_batches_equal_pairs(self) -> None:
-        """Check that a pair has the same measurements whatever pairs are measured with it."""
+        """Check that the measurements of a pair do not depend on the other pairs of its group or batch."""
         metric: Any = self.metric()
         pairs = [pair_of(target, golden) for _, target, golden in edge_pairs()]
         results: list[tuple[list[OpenPair], Sequence[MeasurementColumn]]] = []

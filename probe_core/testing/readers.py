@@ -36,7 +36,7 @@ class ReaderConformance:
         assert self.record_file.name.endswith(self.spec.record_files)
 
     def test_recognizes_only_its_runs(self, tmp_path: Path) -> None:
-        """Check the confidence in a run of its own, and in one of another framework."""
+        """Check the confidence for a run of the reader's framework and for a run of another framework."""
         assert 0 < self.reader().sniff(self.record_file) <= 100
         stranger = tmp_path / "dump.json"
         stranger.write_text('{"task": "tensor", "level": "L1", "framework": "of nobody", "data": {}}')

@@ -230,5 +230,5 @@ def _find_unexplained(run: Run, result: RankResult) -> Iterator[UnexplainedResul
 
 
 def get_severity_key(measured: ErrorMeasurement) -> tuple[bool, float]:
-    """Return the key by which results are sorted: those with nan or inf on one side last."""
+    """Return the key that sorts results by severity: results with nan or inf on one side are last."""
     return measured.nonfinite_mismatches > 0, measured.times

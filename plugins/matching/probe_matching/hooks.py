@@ -100,7 +100,7 @@ def probe_views() -> list[ViewSpec]:
 
 @hookimpl
 def probe_options() -> list[OptionSpec]:
-    """Return the options of compare that map names, and the one that chooses rows."""
+    """Return the options of compare that map names or choose rows."""
     return [
         OptionSpec(
             "fuzzy",

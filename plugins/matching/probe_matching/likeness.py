@@ -1,4 +1,4 @@
-"""Properties by which calls of two runs are recognized: paths of modules, shapes and contents of values."""
+"""Properties that identify calls in both runs: paths of modules, shapes and contents of values."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def get_content_key(slot: Slot) -> object:
 
 
 def select_comparable_slots(record: Record, is_across_frameworks: bool) -> Sequence[Slot]:
-    """Return the values by which a call is recognized.
+    """Return the values that identify a call.
 
     These are all values. Across frameworks, they are only the tensors that may have a partner, in the order of
     their paths, because the order of arguments may differ.

@@ -18,7 +18,7 @@ class Equal(GroupMetricBase):
     Edge cases:
         * A nan equals a nan of the same bits and no other; inf equals inf of the same sign.
         * 0.0 does not equal -0.0.
-        * Tensors of two dtypes are not equal, whatever their values.
+        * Tensors of different dtypes are not equal, even if their values are.
         * 0-d tensors are measured like any other; tensors without elements are not measured.
 
     Source: docs/tables.md#metrics, a metric of probe's own.

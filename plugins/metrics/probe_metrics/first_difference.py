@@ -9,7 +9,7 @@ import numpy as np
 
 from probe_core.model import Drift, Kind, Level, Measurements, Mode, Quantity, Reason, Slot, Value, Verdict
 from probe_core.model.batches import RowBatch
-from probe_core.model.columns import FLOAT, NONE, TENSOR, Array
+from probe_core.model.columns import FLOAT, NONE, TENSOR, Array, convert_to_float
 from probe_core.model.dtypes import is_same_dtype
 from probe_core.model.measure import OpenPair, PairGroup
 from probe_core.model.results import MeasurementColumn, VerdictColumn
@@ -19,7 +19,7 @@ from probe_metrics.dtype_limits import get_eps, get_smallest
 from probe_metrics.exact import format_scalars
 from probe_metrics.kernel import GroupSums, compute_group_sums
 from probe_metrics.masked import are_masked, estimate_hidden_count, is_masked, measure_unmasked
-from probe_metrics.statistics import convert_to_float, is_number
+from probe_metrics.statistics import is_number
 from probe_metrics.thresholds import load_thresholds
 
 DIFFERS, AGREES = "differs", "agrees"

@@ -152,7 +152,7 @@ MISALIGNED = Measurement.absent("positions")
 NO_DIMENSIONS = Measurement.absent("zero_dimensional")
 """The result of a metric that 0-d tensors do not have."""
 NOTHING_FINITE = Measurement.absent("nan")
-"""The result of a mean over elements of which none is finite."""
+"""The result of a mean over elements if no element is finite."""
 
 
 def find_zero_dimensional(group: PairGroup) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from typing import TypeGuard
 
 import numpy as np
 
@@ -69,15 +69,6 @@ def are_number(side: PairSide) -> Array:
     return are_number
 
 
-def is_number(value: Statistic) -> bool:
-    """Return True for numbers, nan and inf included; booleans are none."""
+def is_number(value: Statistic) -> TypeGuard[float]:
+    """Return True for a number, including nan and inf; booleans are not numbers."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def convert_to_float(value: Statistic) -> float:
-    """Return a recorded number as float64; one beyond the range of float64 is inf or -inf."""
-    assert isinstance(value, (int, float))
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf

@@ -2,7 +2,7 @@
 
 A block is a zlib stream of: the length of its head in 4 bytes; the head, JSON; the bytes of its columns. The
 head lists for each column the type of its numbers (``f4``, ``f8`` or none), the type of its codes (``u1``,
-``u2``, ``u4`` or none) and the texts that the codes name for the first time. Code 0 stands for the number in
+``u2``, ``u4`` or none) and the texts that the codes name for the first time. Code 0 denotes the number in
 the same place, code n for the n-th text of the column. Bytes of equal significance stand together, which
 makes them compress well; all are little-endian.
 """

@@ -1,4 +1,4 @@
-"""The document of a page: one file with its own style, script and data, which loads nothing."""
+"""The document of a page: a single file that contains its style, script and data."""
 
 from __future__ import annotations
 

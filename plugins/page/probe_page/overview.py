@@ -48,7 +48,7 @@ class OverviewPage:
 
     Attributes:
         path: Its path.
-        is_judged: True, for the reports say by themselves whether they were judged.
+        is_judged: Always True, because the reports state whether they were judged.
     """
 
     path: Path

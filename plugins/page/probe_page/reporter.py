@@ -37,7 +37,7 @@ MAX_UNFILTERED_ROWS = 500_000
 MAX_PENDING_ROWS = 64
 """Number of rows that are kept as they are: so few that they are still in the processor's cache."""
 NAME_HEADERS, STACK_HEADER = ("NPU Name", "Bench Name"), "NPU_Stack_Info"
-"""Headers of the columns of names, in which 0 stands for the row's own, and of the one kept once an op."""
+"""Headers of the columns of names, in which 0 denotes the name of the row, and of the column stored once per op."""
 
 
 class PageReporter:

@@ -13,7 +13,7 @@ from probe_core.model import Cell, Level, MatchKind, ReplacedVerdict, Row, Slot,
 from probe_core.model.values import Kind
 
 DISTANCE_POLICY = "first_difference"
-"""Name of the further verdict that says how far a row is from agreeing within rounding."""
+"""Name of the further verdict that measures the distance of a row from agreement within rounding."""
 PAGE_COLUMNS = ("#row", "#op", "#state", "#error", "#noise", "#why", "#name")
 """Columns that a page adds before those of the table: the row's number, the number of its op, level and match
 in one number, the relative distance, the distance that rounding explains, the evidence, and the row's name

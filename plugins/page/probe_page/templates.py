@@ -41,9 +41,9 @@ def read_asset(name: str) -> str:
 def load_template(name: str, lang: str, load_words: Callable[[], Words]) -> Template:
     """Return a template with labels in a language. A script of the page can switch the labels to another language.
 
-    In a template, ``{{ t("key") }}`` stands for the text of a key, and ``{{ attr("title", "key") }}`` for an attribute
-    with this text. Both are replaced before the template is compiled. Compiling takes longer than rendering, so
-    compiled templates are cached.
+    In a template, ``{{ t("key") }}`` is replaced by the text of a key, and ``{{ attr("title", "key") }}`` by an
+    attribute with this text, before the template is compiled. Compiling takes longer than rendering, so compiled
+    templates are cached.
 
     Args:
         name: The name of the template file in ``assets/``.
@@ -102,7 +102,7 @@ def compress_json(value: Any) -> str:
 
 
 def _compute_hash(text: str) -> str:
-    """Return the source expression by which a Content-Security-Policy admits an inline element."""
+    """Return the source expression of an inline element for a Content-Security-Policy."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 

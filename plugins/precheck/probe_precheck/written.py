@@ -90,7 +90,7 @@ class WrittenOutput:
 
     @property
     def statuses(self) -> tuple[str, ...]:
-        """Statuses by which the row is counted."""
+        """Statuses that decide how the row is counted."""
         return select_statuses((self.status, self.verdict), self.message[0])
 
 
@@ -107,7 +107,7 @@ class WrittenCall:
 
     @property
     def statuses(self) -> tuple[str, ...]:
-        """Statuses by which the row is counted."""
+        """Statuses that decide how the row is counted."""
         return select_statuses((self.forward, self.backward, self.standard), self.message[0])
 
 

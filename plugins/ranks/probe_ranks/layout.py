@@ -312,7 +312,7 @@ class _RankPairs(NamedTuple):
         files: The record files of each pair.
         golden_numbers: The number of the golden's rank of each pair.
         unpaired: The ranks of each side without a partner.
-        is_single: True if the steps are single ranks, whatever their numbers.
+        is_single: True if each step is a single rank; the numbers of the ranks may differ.
     """
 
     files: Mapping[int, tuple[_RankFiles, _RankFiles]]
@@ -455,7 +455,7 @@ def _index_by_number(
 
 
 def _pair_files(target: _RankFiles, golden: _RankFiles, subject: str, pairing: Pairing) -> list[tuple[Path, Path]]:
-    """Pair the record files of two ranks by kind; two files that the user named pair whatever their kind."""
+    """Pair the record files of two ranks by kind; two files that the user named are always paired."""
     if target.is_named and golden.is_named and len(target.files) == len(golden.files) == 1:
         return [(target.files[0], golden.files[0])]
     targets, goldens = (

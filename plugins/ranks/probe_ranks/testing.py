@@ -42,7 +42,7 @@ class ExecutorConformance:
             assert pool.size >= 1
 
     def test_calls_return_results_and_errors(self) -> None:
-        """Check that each call gives its own result or exception."""
+        """Check that each call returns its result or raises its exception."""
         with self.pool() as pool:
             calls = [pool.executor.submit(operator.mul, number, 2) for number in range(20)]
             failing = pool.executor.submit(operator.truediv, 1, 0)

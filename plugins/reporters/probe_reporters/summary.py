@@ -266,7 +266,7 @@ def write_summary(results: AllResults) -> list[Path]:
     files: list[Path] = []
     for name in plan.formats:
         spec = manager.find("reporters", name, ReporterSpec)
-        if spec.page:  # whoever writes pages writes one over all ranks
+        if spec.page:  # the plugin of pages writes a page of all ranks
             continue
         path = plan.output / f"compare_summary_{plan.time_stamp}{spec.suffix}"
         rows = [create_row(comparison) for comparison in finished]

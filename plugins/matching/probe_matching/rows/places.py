@@ -25,7 +25,7 @@ class BatchSize:
 
     Attributes:
         samples: The number of rows.
-        tokens: The number of tokens of each row, padding included; 0 if tokens are not told apart.
+        tokens: The number of tokens of each row, padding included; 0 if tokens are not distinguished.
     """
 
     samples: int
@@ -122,7 +122,7 @@ def find_common_places(target: TokenFile, golden: TokenFile) -> tuple[Places, Pl
     """Return the places of the samples and tokens that both batches contain, in the order of the target.
 
     Raises:
-        UserError: There is none, or only one of the files tells tokens apart.
+        UserError: There are no common places, or only one of the files distinguishes tokens.
     """
     if bool(target.batch.tokens) != bool(golden.batch.tokens):
         raise UserError(
@@ -162,7 +162,7 @@ def _find_rows(file: TokenFile) -> dict[int, int]:
             if rows.setdefault(sample, row) != row:
                 raise UserError(
                     f"The tokens of sample {sample} are in several rows of a batch.",
-                    "Give each row a number of its own with debugger.tokens.",
+                    "Pass a different number for each row to debugger.tokens.",
                 )
     return rows
 
@@ -170,7 +170,7 @@ def _find_rows(file: TokenFile) -> dict[int, int]:
 def select_places(
     batches: Sequence[BatchSize], rows: Sequence[Sequence[int]], names: Sequence[str] = ("target", "golden")
 ) -> tuple[Places, Places]:
-    """Return the places of rows that the user chose; all rows of a batch of which none is named.
+    """Return the places of the rows that the user chose; all rows of a batch if the user chose none of it.
 
     Raises:
         UserError: A batch has no such row, or both runs have unequal numbers of rows.

@@ -292,5 +292,5 @@ class Survey:
 
 
 def compute_fingerprint(value: Value) -> Fingerprint:
-    """Return the fingerprint by which a value is recognized in later calls."""
+    """Return the fingerprint that identifies a value in later calls."""
     return value.dtype, value.extent, value.checksum, *map(repr, value.statistics)

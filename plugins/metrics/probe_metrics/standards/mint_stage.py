@@ -1,4 +1,4 @@
-"""First stage of MindSpore's pre-check: the rule of msprobe's guide, and a standard's verdict beside it."""
+"""First stage of MindSpore's pre-check: the rule of msprobe's guide, and in addition the verdict of a standard."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def measure_closeness(output: Output) -> Closeness:
             relative = max(relative, float((error / np.where(size == 0, s, size)).max()))
         if not math.isfinite(dot + device + bench):
             dot, device, bench = _sum_scaled_products(output)
-            s = 0.0  # too small to matter beside such values
+            s = 0.0  # negligible next to such values
         cosine = (s + dot) / (s + math.sqrt(device) * math.sqrt(bench))
     return Closeness(cosine, largest, relative, nonfinite_mismatches)
 
