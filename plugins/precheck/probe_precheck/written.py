@@ -130,11 +130,6 @@ class WrittenCheck:
     paths: Sequence[Path]
 
 
-def is_result(path: Path) -> bool:
-    """Return True if a file has the name of the result of a pre-check."""
-    return _find_stage(path) > 0
-
-
 def read_check(results: ResultPaths, manager: Manager) -> WrittenCheck:
     """Read the result csv of a pre-check and the details next to it.
 
