@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-from probe_precheck.cli.options import timeout_option
+from probe_precheck.command_options import timeout_option
 from probe_reporters.api import claim_time_stamp
 
 from probe_core import console

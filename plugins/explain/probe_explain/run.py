@@ -11,8 +11,7 @@ from probe_diagnosis.api import find_own_frame
 from probe_precheck.api import RunnerOptions
 from probe_precheck.calls import RecordedCalls, require_arguments
 from probe_precheck.checking import find_runner_spec
-from probe_precheck.runner_options import TIMEOUT
-from probe_precheck.settings import Settings
+from probe_precheck.settings import TIMEOUT, Settings
 from probe_precheck.supervisor import Job, LostJob, supervise
 from probe_precheck.yardstick import ErrorMeasurement
 from probe_ranks.api import find_ranks

@@ -25,8 +25,8 @@ from probe_precheck.calls import RecordedCalls, require_arguments
 from probe_precheck.checking import find_runner_spec, run_call
 from probe_precheck.model import Array, Call, Outputs, Skipped
 from probe_precheck.protocols import Runner
-from probe_precheck.runner_options import SEED, TIMEOUT, RunnerOptions
-from probe_precheck.settings import Settings
+from probe_precheck.runner_options import SEED, RunnerOptions
+from probe_precheck.settings import TIMEOUT, Settings
 from probe_precheck.supervisor import Job, LostJob, supervise
 
 NPU_SCOPE = "NPU"

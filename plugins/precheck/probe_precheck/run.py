@@ -29,8 +29,8 @@ from probe_precheck.model import Call, Detail, Message, Result, Status
 from probe_precheck.protocols import Replayer, Runner
 from probe_precheck.releases import RELEASES
 from probe_precheck.results import CheckFiles
-from probe_precheck.runner_options import SEED, TIMEOUT, RunnerOptions
-from probe_precheck.settings import Settings, check_names
+from probe_precheck.runner_options import SEED, RunnerOptions
+from probe_precheck.settings import TIMEOUT, Settings, check_names
 from probe_precheck.specs import RunnerSpec
 from probe_precheck.supervisor import Job, LostJob, supervise
 from probe_precheck.tables import CsvColumn, Tables

@@ -16,8 +16,8 @@ from probe_core.model.plan import get_time_stamp
 from probe_core.plugins.manager import Manager
 from probe_core.terminal.exit_codes import EXIT_FINDINGS, EXIT_FINISHED, EXIT_USER_ERROR
 from probe_core.terminal.spelling import Command, option
-from probe_precheck.cli.options import framework_option, only_option, seed_option, timeout_option
 from probe_precheck.cli.run_ut import CPU, find_dump_file
+from probe_precheck.command_options import framework_option, only_option, seed_option, timeout_option
 from probe_precheck.overflow import Overflow, OverflowPlan, OverflowResult, check_overflows
 
 _PATH = click.Path(path_type=Path)

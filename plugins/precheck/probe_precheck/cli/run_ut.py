@@ -19,7 +19,7 @@ from probe_core.terminal import plugin_options
 from probe_core.terminal.exit_codes import EXIT_DATA_LOST, EXIT_DEFECT, EXIT_FINDINGS, EXIT_FINISHED, EXIT_USER_ERROR
 from probe_core.terminal.spelling import Command, option
 from probe_precheck.cli import words
-from probe_precheck.cli.options import ReleaseChoice, framework_option, only_option, seed_option, timeout_option
+from probe_precheck.command_options import ReleaseChoice, framework_option, only_option, seed_option, timeout_option
 from probe_precheck.releases import RELEASES
 from probe_precheck.settings import LANGUAGES
 

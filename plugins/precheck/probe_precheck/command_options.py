@@ -10,7 +10,8 @@ import click
 from probe_core.errors import UserError
 from probe_core.terminal.spelling import option
 from probe_precheck.releases import RELEASES, resolve_release
-from probe_precheck.runner_options import SEED, TIMEOUT
+from probe_precheck.runner_options import SEED
+from probe_precheck.settings import TIMEOUT
 
 
 class ReleaseChoice(click.Choice):  # type: ignore[type-arg,unused-ignore]  # generic from click 8.2 on
