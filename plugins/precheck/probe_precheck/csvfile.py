@@ -40,7 +40,7 @@ class CsvTable(NamedTuple):
         columns: The columns, in the order of the file.
         rows: The rows, by column key.
         language: The language of the headers.
-        whole: The number of bytes up to the last complete row.
+        complete_bytes: The number of bytes up to the last complete row.
         is_cut: True if an incomplete row follows.
         tail: The text of that incomplete row.
     """

@@ -132,7 +132,7 @@ def test_a_row_cut_off_is_left_out_where_it_may_be(tmp_path: Path) -> None:
     text = "\ufeff甲,乙\n1,2\n3,"
     found = read(tmp_path / "t.csv", text, may_be_cut=True)
     assert found.is_cut and found.rows == [{"a": "1", "b": "2"}]
-    assert text.encode("utf-8")[: found.whole].endswith(b"1,2\n")
+    assert text.encode("utf-8")[: found.complete_bytes].endswith(b"1,2\n")
     assert not read(tmp_path / "t.csv", "甲,乙\n1,2\n", may_be_cut=True).is_cut
 
 

@@ -29,7 +29,7 @@ class SelectedRun(DerivedRun):
         run: The run, which is closed with this one.
         places: The chosen places of its batch.
         decisions: The decision on each value that the other run has as well.
-        by_print: The decisions by the fingerprints of tensors, for values that the other run lacks: their
+        by_fingerprint: The decisions by the fingerprints of tensors, for values that the other run lacks: their
             statistics are then those by which calls that both runs make recognize them.
         is_scaled: True to multiply gradients by the factor of their decision.
     """

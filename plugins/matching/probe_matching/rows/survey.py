@@ -47,7 +47,7 @@ class Survey:
 
     Attributes:
         decisions: The decision on each value of both runs, by the name of its record and its place there.
-        by_print: For both runs, the decisions on tensors by their fingerprints.
+        by_fingerprint: For both runs, the decisions on tensors by their fingerprints.
         scale: The factor between gradients of both runs; None if no gradient was selected.
     """
 
