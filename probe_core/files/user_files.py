@@ -11,11 +11,10 @@ import json
 import os
 import re
 import stat
-from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from probe_core.errors import UserError, suggest_name
+from probe_core.errors import UserError
 from probe_core.files.location import is_remote
 
 MAX_FILE_BYTES = 1 << 30
@@ -116,75 +115,6 @@ def _blank_comment(match: re.Match[str]) -> str:
 def _describe_type(value: object) -> str:
     names = {list: "a list", str: "a text", bool: "a boolean", type(None): "null"}
     return names.get(type(value), "a number")
-
-
-def check_keys(
-    keys: Iterable[object], subject: str, known: Sequence[str], noun: str = "key", unlisted: Container[object] = ()
-) -> None:
-    """Refuse the first key that is not known, with the nearest known key.
-
-    Args:
-        keys: The keys that a user wrote.
-        subject: The subject of the message, such as "The compare file compare.json".
-        known: The keys that may be written, which the message lists.
-        noun: The word for a key in the message.
-        unlisted: Keys that may be written as well, and that the message does not list.
-
-    Raises:
-        UserError: A key is not known.
-    """
-    for key in keys:
-        if key not in known and key not in unlisted:
-            close = suggest_name(str(key), known)
-            listing = f"Known {noun}s:"
-            fix = f"Did you mean {close}? {listing}" if close else listing
-            raise UserError(f'{subject} has an unknown {noun} "{key}".', fix, known)
-
-
-def load_yaml_file(
-    path: Path,
-    subject: str,
-    *,
-    path_fix: str = "Check the path and its permissions.",
-    fix: str = "Correct the file.",
-    example: Sequence[str] = (),
-) -> Any:
-    """Return the content of a YAML file that a user wrote.
-
-    Args:
-        path: The file.
-        subject: The subject of error messages, such as "The configuration config.yaml".
-        path_fix: What to do if the file cannot be read.
-        fix: What to do if the file is not valid YAML.
-        example: Lines of an example, which follow ``fix``.
-
-    Raises:
-        UserError: The file cannot be read, or is not valid YAML.
-    """
-    try:
-        data = read_regular_file(path)
-    except (OSError, ValueError) as error:  # ValueError: a path that no file can have
-        problem = getattr(error, "strerror", None) or "no such path"
-        raise UserError(f"{subject} cannot be read: {problem}.", path_fix) from None
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise UserError(f"{subject} is not UTF-8.", "Save it as UTF-8.") from None
-    return parse_user_yaml(text, subject, fix, example)
-
-
-def parse_user_yaml(text: str, subject: str, fix: str = "Correct the file.", example: Sequence[str] = ()) -> Any:
-    """Return the value of a YAML text; the arguments are those of ``load_yaml_file``.
-
-    Raises:
-        UserError: The text is not valid YAML.
-    """
-    import yaml
-
-    try:
-        return parse_yaml(text)
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise UserError(f"{subject} is not valid YAML{describe_yaml_error(error)}.", fix, example) from None
 
 
 def parse_yaml(text: str) -> Any:

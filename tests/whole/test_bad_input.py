@@ -143,12 +143,12 @@ def test_compare_files(text: str, says: str, refused: Any, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "text, says",
     [
-        ("a: [", "is not valid YAML at line"),
+        ("a: [", "is not valid yaml at line"),
         ("- a", "does not map names to names"),
         ("a: 3", "does not map names to names"),
         ("Torch.exp.0.forward.input.9: Torch.exp.0.forward.input.0", "nearest: Torch.exp.0.forward.input.0"),
         ("Torch.exp.0.forward.input.0: Torch.nope", "the golden run does not have"),
-        ("!!python/object/apply:os.system ['touch boom']", "is not valid YAML"),
+        ("!!python/object/apply:os.system ['touch boom']", "is not valid yaml"),
     ],
 )
 def test_mapping_files(text: str, says: str, refused: Any, good: Path, tmp_path: Path) -> None:

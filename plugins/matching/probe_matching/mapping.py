@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from probe_core.errors import UserError, find_nearest_names, format_count
-from probe_core.files.user_files import load_yaml_file
+from probe_core.files.user_files import describe_yaml_error, parse_yaml, read_regular_file
 from probe_core.matching.exact import ExactMatcher
 from probe_core.matching.matching import Matching
 from probe_core.model.plan import Plan
@@ -89,12 +90,32 @@ def read_mapping(path: Path) -> dict[str, str]:
     Raises:
         UserError: The file cannot be read, or is not a yaml mapping of names to names.
     """
-    subject, fix = f"The mapping file {path}", 'Write a line "target row name: golden row name" for each row.'
-    value = load_yaml_file(path, subject, path_fix="Check the path given with -dm.", fix=fix)
+    import yaml
+
+    try:
+        value: Any = parse_yaml(read_regular_file(path).decode("utf-8"))
+    except OSError as error:
+        raise UserError(
+            f"The mapping file {path} cannot be read: {error.strerror or error}.",
+            "Check the path given with -dm.",
+        ) from None
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        where = describe_yaml_error(error)
+        if isinstance(error, UnicodeDecodeError):
+            where = ": it is not UTF-8"
+        elif isinstance(error, RecursionError):
+            where = ": it is nested too deeply"
+        raise UserError(
+            f"The mapping file {path} is not valid yaml{where}.",
+            'Write a line "target row name: golden row name" for each row.',
+        ) from None
     if value is None:
         return {}
     if not isinstance(value, dict) or not all(
         isinstance(target, str) and isinstance(golden, str) for target, golden in value.items()
     ):
-        raise UserError(f"{subject} does not map names to names.", fix)
+        raise UserError(
+            f"The mapping file {path} does not map names to names.",
+            'Write a line "target row name: golden row name" for each row.',
+        )
     return value

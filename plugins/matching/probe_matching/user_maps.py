@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from probe_core.errors import UserError
-from probe_core.files.user_files import check_keys, load_yaml_file
+from probe_core.errors import UserError, suggest_name
+from probe_core.files.user_files import describe_yaml_error, parse_yaml, read_regular_file
 from probe_matching.name_table import NameTable, SlotMap
 
 VALUE_KINDS = ("args", "outputs", "parameters", "parameters_grad")
@@ -71,7 +71,14 @@ def create_api_entries(value: Any, subject: str) -> tuple[list[ApiEntry], list[s
         where = f"{subject}, entry {number + 1}"
         if not isinstance(item, dict) or not all(isinstance(item.get(k), str) for k in ("ms_api", "pt_api")):
             raise UserError(f"{where} does not name ms_api and pt_api.", _API_MAPPING_FIX)
-        check_keys(item, where, ENTRY_KEYS)
+        for key in item:
+            if key not in ENTRY_KEYS:
+                close = suggest_name(str(key), ENTRY_KEYS)
+                raise UserError(
+                    f'{where} has an unknown key "{key}".',
+                    f"Did you mean {close}? Known keys:" if close else "Known keys:",
+                    ENTRY_KEYS,
+                )
         try:
             lists = {kind: _parse_pairs(item.get(f"ms_{kind}"), item.get(f"pt_{kind}")) for kind in VALUE_KINDS}
         except ValueError as error:
@@ -141,5 +148,16 @@ def _are_names(items: Iterable[object]) -> bool:
 
 
 def _load(path: Path, option: str) -> Any:
-    path_fix = f"Check the path given with {option}; {option} without a file must follow the two runs."
-    return load_yaml_file(path, f"The mapping file {path}", path_fix=path_fix)
+    import yaml
+
+    try:
+        return parse_yaml(read_regular_file(path).decode("utf-8"))
+    except OSError as error:
+        raise UserError(
+            f"The mapping file {path} cannot be read: {error.strerror or error}.",
+            f"Check the path given with {option}; {option} without a file must follow the two runs.",
+        ) from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise UserError(
+            f"The mapping file {path} is not valid yaml{describe_yaml_error(error)}.", "Correct the file."
+        ) from None

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from probe_core.errors import UserError
-from probe_core.files.user_files import load_yaml_file, parse_user_yaml
 from probe_core.plugins.blame import Origin, PluginError, blame_plugin, create_plugin_error
 from probe_core.plugins.distributions import create_missing_error
 from probe_core.plugins.manager import Manager, PluginWarning, warn
@@ -19,6 +18,7 @@ from probe_precheck.protocols import Standard
 from probe_precheck.releases import RELEASES, resolve_release
 from probe_precheck.specs import JudgedOutputs, StandardSpec
 from probe_precheck.tables import CsvColumn
+from probe_precheck.yaml_files import load_yaml_file, parse_yaml_text
 
 MEASURED_DTYPES = frozenset({"float16", "bfloat16", "float32"})
 """Floating-point dtypes that the standards measure."""
@@ -70,7 +70,7 @@ class Assignment:
         self._conflicts: dict[str, str] = {}
         lists_of_probe_first = sorted(lists.items(), key=lambda item: not item[1][1].is_of_probe)
         for address, (text, origin) in lists_of_probe_first:
-            self._add_lists(parse_user_yaml(text, address), address, origin)
+            self._add_lists(parse_yaml_text(text, address), address, origin)
         if path is not None:
             self._add_lists(load_yaml_file(path, f"The list of standards {path}"), str(path))
         self._exact = _find_first(self._chosen, JudgedOutputs.EXACT)

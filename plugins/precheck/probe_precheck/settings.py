@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from probe_core.errors import UserError, find_nearest_names
-from probe_core.files.user_files import check_keys, load_object, load_yaml_file
+from probe_core.errors import UserError, find_nearest_names, suggest_name
+from probe_core.files.user_files import load_object
+from probe_precheck.yaml_files import load_yaml_file
 
 LANGUAGES = ("zh", "en")
 PRECISION = 14
@@ -87,7 +88,14 @@ def parse_settings(fields: Mapping[Any, Any], subject: str) -> Settings:
     Raises:
         UserError: A field is unknown or has an invalid value.
     """
-    check_keys(fields, subject, CONFIG_FIELDS, "field", unlisted=ONLINE_FIELDS)
+    for key in fields:
+        if key not in CONFIG_FIELDS and key not in ONLINE_FIELDS:
+            close = suggest_name(str(key), CONFIG_FIELDS)
+            raise UserError(
+                f'{subject} has an unknown field "{key}".',
+                f"Did you mean {close}? Known fields:" if close else "Known fields:",
+                CONFIG_FIELDS,
+            )
     digits_problem = f"{subject}: precision must be a whole number from 0 to {MAX_PRECISION_DIGITS}."
     digits = _get_field(fields, "precision", int, PRECISION, digits_problem, "14")
     if not 0 <= digits <= MAX_PRECISION_DIGITS:

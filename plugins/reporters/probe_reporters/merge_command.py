@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from probe_core import console
-from probe_core.errors import UserError, format_count
-from probe_core.files.user_files import check_keys, load_yaml_file
+from probe_core.errors import UserError, format_count, suggest_name
+from probe_core.files.user_files import describe_yaml_error, parse_yaml, read_regular_file
 from probe_core.plugins.manager import Manager
 from probe_core.terminal.exit_codes import EXIT_FINISHED, EXIT_USER_ERROR
 from probe_core.terminal.plugin_options import collect_option_actions
@@ -117,15 +116,15 @@ def read_config(path: Path) -> MergeConfig:
     """
     from probe_reporters.merge import MergeConfig
 
+    value = _load(path)
     subject = f'The configuration "{path}"'
-    with suppress(OSError):  # reported when the file is read
-        if path.stat().st_size > MAX_CONFIG_BYTES:
-            raise UserError(f"{subject} is larger than 1 MiB.", "Give a yaml file.")
-    path_fix = "Check the path given with --config."
-    value = load_yaml_file(path, subject, path_fix=path_fix, fix=EXAMPLE, example=EXAMPLE_LINES)
     if not isinstance(value, dict):
         raise UserError(f"{subject} is not a mapping with the key api.", EXAMPLE, EXAMPLE_LINES)
-    check_keys(value, subject, CONFIG_KEYS)
+    for key in value:
+        if key not in CONFIG_KEYS:
+            close = suggest_name(str(key), CONFIG_KEYS)
+            hint = f"Did you mean {close}? Known keys:" if close else "Known keys:"
+            raise UserError(f'{subject} has an unknown key "{key}".', hint, CONFIG_KEYS)
     apis = tuple(map(neutralise, _parse_texts(value.get("api"), f"{subject}: api", EXAMPLE)))  # as results hold them
     if not apis:
         raise UserError(f"{subject} lists no API under api.", EXAMPLE, EXAMPLE_LINES)
@@ -137,6 +136,26 @@ def read_config(path: Path) -> MergeConfig:
     )
     _check_metrics(subject, metrics)
     return MergeConfig(apis, metrics)
+
+
+def _load(path: Path) -> Any:
+    import yaml
+
+    try:
+        if path.is_file() and path.stat().st_size > MAX_CONFIG_BYTES:
+            raise UserError(f'The configuration "{path}" is larger than 1 MiB.', "Give a yaml file.")
+        return parse_yaml(read_regular_file(path).decode("utf-8-sig"))
+    except OSError as error:
+        raise UserError(
+            f'The configuration "{path}" cannot be read: {error.strerror or error}.',
+            "Check the path given with --config.",
+        ) from None
+    except UnicodeDecodeError:
+        raise UserError(f'The configuration "{path}" is not UTF-8.', "Save it as UTF-8.") from None
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise UserError(
+            f'The configuration "{path}" is not valid yaml{describe_yaml_error(error)}.', EXAMPLE, EXAMPLE_LINES
+        ) from None
 
 
 def _parse_texts(value: Any, subject: str, fix: str) -> tuple[str, ...]:
@@ -162,7 +181,11 @@ def _check_metrics(subject: str, metrics: Iterable[str]) -> None:
     from probe_reporters.results import MERGEABLE_COLUMNS
 
     known_metrics = list(dict.fromkeys(name for choices in MERGEABLE_COLUMNS.values() for name in choices))
-    check_keys(metrics, f"{subject}: compare_index", known_metrics, "metric")
+    for metric in metrics:
+        if metric not in known_metrics:
+            close = suggest_name(metric, known_metrics)
+            hint = f"Did you mean {close}? Known metrics:" if close else "Known metrics:"
+            raise UserError(f'{subject}: compare_index has an unknown metric "{metric}".', hint, known_metrics)
     if not any(set(metrics) <= set(choices) for choices in MERGEABLE_COLUMNS.values()):
         raise UserError(
             f"{subject}: compare_index mixes metrics of different modes, and no result has all of them.",

@@ -88,7 +88,7 @@ def test_each_step_into_its_own_directory(probe: Any, steps: Pair, tmp_path: Pat
     "options, says",
     [
         (["-dm", "nowhere.yaml"], "The mapping file nowhere.yaml cannot be read"),
-        (["-dm", "broken.yaml"], "is not valid YAML"),
+        (["-dm", "broken.yaml"], "is not valid yaml"),
         (["-am", "nowhere.yaml"], "nowhere.yaml cannot be read"),
         (["-cm", "nowhere.yaml"], "nowhere.yaml cannot be read"),
         (["-lm", "nowhere.yaml"], "nowhere.yaml cannot be read"),

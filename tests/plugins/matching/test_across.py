@@ -479,7 +479,7 @@ def test_ranks_of_two_frameworks_pair(pairs: Path, tmp_path: Path, probe: Probe)
         ("-am", "- {ms_api: Mint.add}", "does not name ms_api and pt_api"),
         ("-am", "- {ms_api: Mint.add, pt_api: Torch.add, ms_arg: [0]}", "Did you mean ms_args"),
         ("-cm", "- a", "does not map names to names"),
-        ("-cm", "a: [", "is not valid YAML at line"),
+        ("-cm", "a: [", "is not valid yaml at line"),
         ("-lm", "a: b", "does not map names to names"),
         ("-lm", "[]", "does not map classes to their children"),
         ("-lm", None, "cannot be read"),

@@ -146,12 +146,12 @@ def test_lists_that_are_none(text: str, says: str, fix: str, manager: Manager, t
         assert "ulp" in caught.value.choices and "same_signs" in caught.value.choices
 
 
-@pytest.mark.parametrize(("content", "problem"), [(None, "cannot be read"), (b"\xff\xfe\x00", "is not UTF-8")])
-def test_files_that_cannot_be_read(content: bytes | None, problem: str, manager: Manager, tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", [None, b"\xff\xfe\x00"])
+def test_files_that_cannot_be_read(content: bytes | None, manager: Manager, tmp_path: Path) -> None:
     path = tmp_path / "lists.yaml"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(UserError, match=problem):
+    with pytest.raises(UserError, match="cannot be read"):
         Assignment(manager, "guide", path)
 
 

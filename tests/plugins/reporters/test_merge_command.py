@@ -228,9 +228,9 @@ def _in_order(tables: list[str], tmp_path: Path) -> list[list[dict[str, Any]]]:
     [
         ("", "is not a mapping with the key api", "Distributed.all_reduce"),
         ("- Distributed", "is not a mapping with the key api", "For example:"),
-        ("api: [a\n", "is not valid YAML at line 2", "For example:"),
+        ("api: [a\n", "is not valid yaml at line 2", "For example:"),
         (b"api: [\xff\xfe]", "is not UTF-8", "Save it as UTF-8."),
-        ("api: [" * 3000, "is not valid YAML", "For example:"),
+        ("api: [" * 3000, "is not valid yaml", "For example:"),
         ("compare_index: [Cosine]", "api is missing", "  - Distributed.all_reduce"),
         ("api: Distributed.send", "api is not a list", "For example:"),
         ("api: []", "lists no API under api", "For example:"),

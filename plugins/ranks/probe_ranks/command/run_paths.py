@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 import click
 
-from probe_core.errors import UserError
+from probe_core.errors import UserError, suggest_name
 from probe_core.files.location import parse_location
-from probe_core.files.user_files import check_keys, load_object
+from probe_core.files.user_files import load_object
 from probe_core.terminal.option_types import Location
 from probe_core.terminal.spelling import option
 
@@ -139,5 +139,9 @@ def parse_run_paths(document: Mapping[str, Any], subject: str, keys: Mapping[str
 
 def _rename_keys(document: Mapping[str, Any], subject: str, keys: Mapping[str, str]) -> dict[str, Any]:
     """Return the values of a document by the keys of a compare file."""
-    check_keys(document, subject, list(keys))
+    for key in document:
+        if key not in keys:
+            close = suggest_name(str(key), keys)
+            fix = f"Did you mean {close}? Known keys:" if close else "Known keys:"
+            raise UserError(f'{subject} has an unknown key "{key}".', fix, list(keys))
     return {keys[key]: item for key, item in document.items()}
