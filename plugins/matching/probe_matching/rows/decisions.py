@@ -28,7 +28,7 @@ class Decision:
         layout: The parts of the axes of a selected value; None for others.
         omission: The reason in ``OMISSIONS`` of an omitted value; empty for others.
         scale: The factor by which a gradient of the target is multiplied.
-        is_other: True for a value without samples that differs between both runs, such as other weights.
+        differs: True for a value without samples that differs between both runs, such as other weights.
     """
 
     treatment: Treatment
