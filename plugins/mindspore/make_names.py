@@ -17,8 +17,8 @@ import torch
 import yaml
 from mindspore import mint, ops
 
-NAMES = Path(__file__).parent / "probe_mindspore" / "names"
-EXCEPTIONS = yaml.safe_load((NAMES / "exceptions.yaml").read_text("utf-8"))
+NAMES_DIRECTORY = Path(__file__).parent / "probe_mindspore" / "names"
+EXCEPTIONS = yaml.safe_load((NAMES_DIRECTORY / "exceptions.yaml").read_text("utf-8"))
 SCOPES: dict[str, Any] = {"Torch": torch, "Functional": torch.nn.functional, "Tensor": torch.Tensor}
 """Scopes of PyTorch; the common name of an operation is in the first scope that has it."""
 
@@ -241,7 +241,7 @@ def main() -> None:
         *format_mapping("renamed", aliases),
         *format_arguments("arguments", target),
     ]
-    (NAMES / "apis.yaml").write_text("\n".join(lines) + "\n", "utf-8")
+    (NAMES_DIRECTORY / "apis.yaml").write_text("\n".join(lines) + "\n", "utf-8")
 
 
 def format_block(key: str, names: Names) -> Iterable[str]:

@@ -50,6 +50,7 @@ class Finding:
         line: The place of the row in the result file; empty if there is none.
         modules: The modules around the call, innermost first.
         where: The line of code that made the call; empty if not recorded.
+        caller: The line of code that called the function of ``where``, if several lines call it; else empty.
         step: The directory of the step; empty if there is only one.
         rank: The number of the rank.
         consequences: Calls that differ behind this one, in the order of the run; the first few.
@@ -75,6 +76,7 @@ class Finding:
     first_row: str = ""
     producers: Mapping[str, str] = field(default_factory=dict)
     brief: str = ""
+    caller: str = ""
 
 
 class NoteKind(str, Enum):

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from probe_check.config_check import comparison, random_log, workbook
+from probe_check.config_check import comparison, random_log, results
 from probe_check.config_check.items import GapKind, PackItem
 from probe_check.config_check.pack import HYPERPARAMETER_FILES
 from probe_check.config_check.rules import load_rules
@@ -85,7 +85,7 @@ def test_tables_of_the_page_are_those_of_the_code() -> None:
     names += [
         *rules.launchers,
         *rules.condition_levels,
-        *workbook.SUMMARY_COLUMNS,
+        *results.SUMMARY_COLUMNS,
         *comparison.CONDITION_COLUMNS,
     ]
     assert not [name for name in names if f"`{name}`" not in text and f"/{name}`" not in text]

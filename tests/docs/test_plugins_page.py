@@ -186,7 +186,10 @@ def test_the_plugin_of_the_page(tmp_path: Path) -> None:
     argument_text = "was called with a different argument (input.slope: 0.0625 against 0.25)"
     assert re.search(rf"^  2\. Functional\.relu\.0\.forward .*\n +{re.escape(argument_text)}", last, re.MULTILINE)
     assert "Functional.dropout" not in last.partition("compared:")[0], "the judge skips the mask"
-    assert "not compared: 1 value that a judge left out; the first is Functional.dropout.0.forward.output.0" in last
+    assert (
+        "not compared: 1 value that the judge of a plugin excluded; the first is Functional.dropout.0.forward.output.0"
+        in last
+    )
 
     for given, message in (("q=101", "takes q from 0 to 100, not 101."), ("q=x", "must be a number"),
                            ("p=1", 'no parameter "p"')):  # fmt: skip

@@ -162,3 +162,59 @@ def test_a_weight_that_is_tied_in_one_run_only(tmp_path: Path, probe: Probe) -> 
         "head.weight is a parameter of its own in the target, and a second name of a tied weight in the golden"
         in statement
     )
+
+
+class StatefulNet(nn.Module):
+    """A net with buffers that the outputs of the same step do not depend on.
+
+    ``pointer`` counts the received rows by ``stride`` for each row. ``mean`` is the mean of the rows, times two if
+    ``is_doubled``, unless the net ``is_frozen``.
+    """
+
+    pointer: torch.Tensor
+    mean: torch.Tensor
+
+    def __init__(self, stride: int = 1, is_doubled: bool = False, is_frozen: bool = False) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 2)
+        self.stride, self.is_doubled, self.is_frozen = stride, is_doubled, is_frozen
+        self.register_buffer("pointer", torch.zeros(1, dtype=torch.long))
+        self.register_buffer("mean", torch.zeros(4))
+
+    def forward(self, rows: torch.Tensor) -> torch.Tensor:
+        self.pointer[0] = int(self.pointer) + self.stride * len(rows)
+        if not self.is_frozen:
+            mean = rows.mean(0)
+            self.mean.copy_((mean * 2 if self.is_doubled else mean).neg())
+        return self.linear(rows)
+
+
+def train_stateful_net(path: Path, level: str = "mix", **options: Any) -> Path:
+    torch.manual_seed(0)
+    model = StatefulNet(**options)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with recording(path, level=level) as found:
+        found.start(model)
+        model(torch.arange(12.0).view(3, 4)).sum().backward()
+        optimizer.step()
+        found.stop()
+        found.step()
+    return path
+
+
+@pytest.mark.parametrize(
+    ("level", "options", "kind", "op", "statement"),
+    [
+        ("L0", {"stride": 0}, "phase", "phase.buffers.0", "buffers differ after the step (pointer: 0 against 3"),
+        ("mix", {"is_doubled": True}, "in_one_run_only", "Tensor.__mul__.0.forward", "is called in the target only"),
+        ("mix", {"is_frozen": True}, "in_one_run_only", "Tensor.mean.0.forward", "buffers differ after the step (mean"),
+    ],
+)
+def test_buffers_show_a_fault_that_outputs_do_not(
+    level: str, options: dict[str, Any], kind: str, op: str, statement: str, tmp_path: Path, probe: Probe
+) -> None:
+    golden = train_stateful_net(tmp_path / "golden", level)
+    found = answer(probe, tmp_path, train_stateful_net(tmp_path / "target", level, **options), golden)
+    cause = found["causes"][0]
+    assert (found["verdict"], cause["kind"], cause["op"]) == ("DIVERGED", kind, op)
+    assert statement in cause["statement"]

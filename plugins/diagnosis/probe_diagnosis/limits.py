@@ -48,6 +48,7 @@ class VerdictLimits:
         min_agreement_share: The smallest share of either run's floating-point tensors that must be compared before a
             verdict states that they agree.
         min_grown_multiple: Multiple of rounding above which values that no single call explains count as diverged.
+        single_rounding_share: Share of what rounding explains up to which a difference is a single rounding.
         max_searched_records: Number of records before a call that are searched for the call that returned its inputs.
         min_confirming_calls: Number of later calls whose statistics must agree to show that a difference vanished.
         max_followed_calls: Number of consecutive calls through which values are traced back.
@@ -66,6 +67,7 @@ class VerdictLimits:
     min_comparable_share: float
     min_agreement_share: float
     min_grown_multiple: float
+    single_rounding_share: float
     max_searched_records: int
     min_confirming_calls: int
     max_followed_calls: int

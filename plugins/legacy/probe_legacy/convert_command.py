@@ -75,7 +75,9 @@ def run_conversion(dumps: Sequence[DumpCandidate], output: Path, layout: str, ov
     if len(problems) > MAX_LISTED_PROBLEMS:
         console.warn(f"{len(problems) - MAX_LISTED_PROBLEMS} more problems are not shown; mend or remove those files.")
     console.show(f"  wrote {format_count(result.files, 'file')} of {format_count(result.dumps, 'dump')} to {output}")
-    if result.kept:
-        console.show(f"  not in the wanted shape: {format_count(result.kept, 'array')}; the column Message says why")
+    if result.unconverted_count:
+        console.show(
+            f"  not in the wanted shape: {format_count(result.unconverted_count, 'array')}; the column Message says why"
+        )
     console.show(f"  wrote {result.table}")
     return EXIT_DATA_LOST if result.problems else EXIT_FINISHED

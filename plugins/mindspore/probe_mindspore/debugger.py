@@ -10,8 +10,8 @@ from probe_recording.api import Config, Debugger
 from probe_recording.framework import ConfigWarning
 
 from probe_core.errors import UserError
-from probe_mindspore.process import MindSporeProcess
 from probe_mindspore.recorder import MindSporeRecorder
+from probe_mindspore.session import MindSporeProcess
 
 
 class PrecisionDebugger(Debugger[MindSporeRecorder, nn.Cell]):

@@ -9,14 +9,12 @@ from probe_recording.api import Config, ModuleCapture, Recorder
 from probe_recording.framework import StepDirectory
 
 from probe_mindspore import compat
-from probe_mindspore.capture.call_capture import CallCapture
+from probe_mindspore.capture.call_capture import CallCapture, EagerCode
 from probe_mindspore.capture.cells import CellHooks, list_cells
 from probe_mindspore.capture.conditions import MindSporeConditions
 from probe_mindspore.capture.draws import DrawWatch
-from probe_mindspore.capture.eager_code import EagerCode
 from probe_mindspore.capture.function_wrappers import FunctionWrappers, Patch
-from probe_mindspore.process import MindSporeProcess
-from probe_mindspore.session import MindSporeSendingSession, MindSporeSession
+from probe_mindspore.session import MindSporeProcess, MindSporeSendingSession, MindSporeSession
 
 
 class MindSporeRecorder(MindSporeProcess, Recorder[MindSporeSession]):

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from mindspore import Tensor
-from probe_recording.api import Config, NpyStore, Session, belongs_to_recorder
+from mindspore import Tensor, communication
+from probe_recording.api import Config, NpyStore, Process, Session, belongs_to_recorder
 from probe_recording.capture.threads import Threads
 from probe_recording.framework import SendingMixin, StepDirectory
 from probe_recording.values.arrays import Array
@@ -33,7 +33,7 @@ class MindSporeSession(Session):
         super().__init__(config, directory, shown)
         self._threads = threads
         measured = config.task != "structure" and config.online is None
-        self.collector = MindSporeCollector(self.failed, self.checksum, measured)
+        self.collector = MindSporeCollector(self.log_failure, self.checksum, measured)
 
     def quiet(self) -> AbstractContextManager[None]:
         """Return a context in which calls are not recorded, and not part of the graph."""
@@ -76,3 +76,18 @@ class MindSporeSendingSession(SendingMixin, MindSporeSession):
         """Return the bytes of a copy, and the shape."""
         flat: Any = np.array(tensor, order="C", copy=True).reshape(-1).view(np.uint8)
         return memoryview(flat), tensor.shape
+
+
+# -- the process of a MindSpore program -------------------------------------------------------------
+
+
+class MindSporeProcess(Process):
+    """The rank of a MindSpore process, from its default communication group."""
+
+    rank_variable = "RANK_ID"
+    size_variable = "RANK_SIZE"
+
+    def _group(self) -> tuple[int, int] | None:
+        if not communication.GlobalComm.INITED:
+            return None
+        return int(communication.get_rank()), int(communication.get_group_size())

@@ -45,7 +45,7 @@ def read_values(tensor: Tensor) -> Array:
 class MindSporeCollector(Collector):
     """Collector that turns values into trees of leaves; checksums are computed from arrays."""
 
-    known = (Tensor,)
+    special_types = (Tensor,)
 
     def tensor(self, tensor: Tensor, name: str, save: Save | None) -> TensorLeaf:
         """Return the leaf of a tensor.

@@ -70,7 +70,7 @@ class SessionAccount:
     seen: float | None = None
     resumed: bool = False
     elsewhere: int = 0
-    verdicts: dict[Status, Counter[str]] = field(default_factory=lambda: {one: Counter() for one in WORST})
+    verdicts: dict[Status, Counter[str]] = field(default_factory=lambda: {status: Counter() for status in WORST})
     left_out: Counter[str] = field(default_factory=Counter)
     lost: int = 0
     first: FirstError | None = None

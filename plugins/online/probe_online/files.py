@@ -24,7 +24,7 @@ from probe_core.model.plan import TIME_STAMP_PATTERN
 from probe_online.accounts import CallKey
 from probe_online.judging import SentRows
 
-NAMES = {2: "accuracy_checking_{}_{}_rank{}.csv", 3: "api_precision_compare_{}_{}_rank{}.csv"}
+RESULT_FILE_NAMES = {2: "accuracy_checking_{}_{}_rank{}.csv", 3: "api_precision_compare_{}_{}_rank{}.csv"}
 """Names of the files by the number of parties: result or details, time stamp, rank."""
 _NAME = re.compile(
     rf"(accuracy_checking|api_precision_compare)_(?:result|details)_({TIME_STAMP_PATTERN})_rank(\d+)\.csv"
@@ -58,7 +58,9 @@ class CallFiles:
     def __init__(
         self, directory: Path, time_stamp: str, rank: int, parties: int, tables: Tables, language: str
     ) -> None:
-        self.paths = tuple(directory / NAMES[parties].format(kind, time_stamp, rank) for kind in ("result", "details"))
+        self.paths = tuple(
+            directory / RESULT_FILE_NAMES[parties].format(kind, time_stamp, rank) for kind in ("result", "details")
+        )
         self._tables = tables
         self._language = language
         self._rank = rank

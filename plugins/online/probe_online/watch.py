@@ -40,9 +40,8 @@ from probe_recording.sending.shared import SharedName, parse_shared_name
 
 from probe_core.errors import UserError, format_count, make_printable
 from probe_core.files.atomic import open_file, write_text
-from probe_online.aged import RemovalCounts, SenderPlace, find_senders_with_calls, remove_aged
 from probe_online.desk import Desk
-from probe_online.judging import SentPayload
+from probe_online.judging import RemovalCounts, SenderPlace, SentPayload, find_senders_with_calls, remove_aged
 from probe_online.ledger import MAX_SESSIONS
 from probe_online.settings import MESSAGE_LIMITS, ReceiverSettings
 
@@ -171,9 +170,9 @@ class Watcher:
                 self._set_aside(name, "its name is not one that a sender of probe gives")
         for (session, rank), number in elsewhere.items():
             self._desk.ledger.note_settled_elsewhere(rank, session, number)
-        for parsed in sorted(others, key=lambda one: one.kind):  # HELLO before the others
+        for parsed in sorted(others, key=lambda name: name.kind):  # HELLO before the others
             self._read_message_file(parsed)
-        for parsed in sorted(calls, key=lambda one: one.seq):
+        for parsed in sorted(calls, key=lambda name: name.seq):
             if self._stopping.is_set():
                 return
             if self._senders.get((parsed.session, parsed.rank)) and not self._call(parsed):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -48,23 +48,14 @@ def compare(
     from probe_ranks.api import parse_run_paths
 
     from probe_core import console
-    from probe_core.errors import UserError
     from probe_core.library import Comparison, create_plan
     from probe_core.plugins.manager import Manager
 
-    flags = {
-        "stack_mode": stack_mode,
-        "auto_analyze": auto_analyze,
-        "fuzzy_match": fuzzy_match,
-        "highlight": highlight,
-    }
-    for name, value in flags.items():
-        if not isinstance(value, bool):
-            raise UserError(f"{name} must be True or False, not {value!r:.40}.", "Pass a bool.")
-    if not isinstance(input_param, Mapping):
-        raise UserError("input_param must be a dict.", "Pass npu_json_path and bench_json_path in it.")
-    if not isinstance(output_path, str):
-        raise UserError("output_path must be a str.", "Pass the directory of the result files.")
+    _check_arguments(
+        input_param,
+        output_path,
+        {"stack_mode": stack_mode, "auto_analyze": auto_analyze, "fuzzy_match": fuzzy_match, "highlight": highlight},
+    )
     runs = parse_run_paths(input_param, "input_param", KEYS)
     options = {
         "output": output_path,
@@ -80,22 +71,41 @@ def compare(
     }
     manager = Manager()
     comparison = Comparison(create_plan(manager, runs.target, runs.golden, options), manager)
-    for line in comparison.problems:
-        console.warn(line)
+    for problem in comparison.problems:
+        console.warn(problem)
     results = list(comparison.run())
     if runs.print_log:
         for conclusion in (*comparison.first, *comparison.last):
             conclusion.show()
+    _raise_errors(results, comparison.damaged)
+    return [result.report for result in results if result.report is not None]
+
+
+def _raise_errors(results: Sequence[Any], damaged: Sequence[str]) -> None:
+    """Raise a UserError that lists the ranks that cannot be compared."""
+    from probe_core.errors import UserError
+
     errors = [f"{result.pair.name}: {result.error.what}" for result in results if result.error is not None]
-    errors += comparison.damaged
-    count = len(results) + len(comparison.damaged)
+    errors += damaged
     if errors:
         raise UserError(
-            f"{len(errors)} of {count} ranks cannot be compared; the others are.",
+            f"{len(errors)} of {len(results) + len(damaged)} ranks cannot be compared; the others are.",
             "Mend these, or leave them out:",
             errors,
         )
-    return [result.report for result in results if result.report is not None]
+
+
+def _check_arguments(input_param: Any, output_path: Any, flags: Mapping[str, Any]) -> None:
+    """Raise a UserError for an argument of the wrong type."""
+    from probe_core.errors import UserError
+
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise UserError(f"{name} must be True or False, not {value!r:.40}.", "Pass a bool.")
+    if not isinstance(input_param, Mapping):
+        raise UserError("input_param must be a dict.", "Pass npu_json_path and bench_json_path in it.")
+    if not isinstance(output_path, str):
+        raise UserError("output_path must be a str.", "Pass the directory of the result files.")
 
 
 def compare_distributed(npu_dump_dir: str, bench_dump_dir: str, output_path: str, **kwargs: Any) -> list[Report]:

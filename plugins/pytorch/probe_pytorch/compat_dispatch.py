@@ -51,7 +51,7 @@ def is_engine(frame: FrameType) -> bool:
     return code.co_name in _ENGINE and code.co_filename.replace("\\", "/").endswith(_ENGINE_FILES)
 
 
-def called_module(frame: FrameType) -> torch.nn.Module | None:
+def find_calling_module(frame: FrameType) -> torch.nn.Module | None:
     """Return the module whose call the frame is; None for other frames."""
     if frame.f_code not in MODULE_CALL:
         return None

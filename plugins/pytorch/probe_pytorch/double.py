@@ -8,7 +8,7 @@ it is. Autocast has no effect, because it does not cast float64.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache, wraps
 from typing import Any
@@ -20,7 +20,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from probe_pytorch import compat
 from probe_pytorch.double_draws import DRAWING_OPERATORS, draw_in_script_dtype
 from probe_pytorch.double_dtypes import ROUNDED_DTYPES, WIDE_DTYPES, is_narrow, narrow_nested, widen, widen_nested
-from probe_pytorch.double_scaler import SCALER_OPERATORS
 from probe_pytorch.statistics import PLAIN
 
 STATE_IN_FLOAT32 = frozenset({"state_steps", "found_inf", "grad_scale"})
@@ -184,3 +183,38 @@ def _wrap_rounding(mode: DoublePrecision, original: Callable[..., Any]) -> Calla
             mode.rounds_weights = before
 
     return convert
+
+
+def _unscale(gradients: Sequence[torch.Tensor], found_inf: torch.Tensor, inverse: torch.Tensor) -> None:
+    """Multiply gradients by ``inverse``; set ``found_inf`` to 1 if one of them holds nan or inf."""
+    for gradient in gradients:
+        if not bool(torch.isfinite(gradient).all()):
+            found_inf.fill_(1.0)
+        gradient.mul_(inverse.to(gradient.dtype))
+
+
+def _update(
+    scale: torch.Tensor,
+    tracker: torch.Tensor,
+    found_inf: torch.Tensor,
+    growth: float,
+    backoff: float,
+    interval: int,
+) -> torch.Tensor:
+    """Update the scale of the loss as ``torch._amp_update_scale_`` does."""
+    if float(found_inf):
+        scale.mul_(backoff)
+        tracker.zero_()
+    elif int(tracker) + 1 == interval:
+        scale.mul_(growth)
+        tracker.zero_()
+    else:
+        tracker.add_(1)
+    return scale
+
+
+SCALER_OPERATORS: Mapping[str, Callable[..., Any]] = {
+    "_amp_foreach_non_finite_check_and_unscale_": _unscale,
+    "_amp_update_scale_": _update,
+}
+"""Replacements of operators by their names."""

@@ -104,7 +104,7 @@ class _Workspace:
 
     def __init__(self, device: torch.device) -> None:
         self.finished = torch.zeros(1, dtype=torch.int32, device=device)
-        self.table = torch.tensor([_to_signed(state) for row in compute_table() for state in row],
+        self.table = torch.tensor([_convert_to_signed(state) for row in compute_table() for state in row],
                                   dtype=torch.int32, device=device)  # fmt: skip
         self.parts = {
             dtype: torch.empty(2 * 2**PROGRAMS_LEVEL, dtype=dtype, device=device)
@@ -177,7 +177,7 @@ class Launcher:
         blocks = -(-count // (4 * _ROUNDS << BLOCK_LEVEL))
         level = min(PROGRAMS_LEVEL, (blocks - 1).bit_length())
         pointers = (octets, results, workspace.finished, workspace.parts[torch.int32], workspace.table)
-        numbers = (count, row, level, _to_signed(checksum_zeros(count)), BLOCK_LEVEL, PROGRAMS_LEVEL)
+        numbers = (count, row, level, _convert_to_signed(checksum_zeros(count)), BLOCK_LEVEL, PROGRAMS_LEVEL)
         self._start(self._kernels.checksum, 2**level, pointers, numbers, stream)
         return view
 
@@ -217,7 +217,7 @@ def load_launcher() -> Launcher | None:
         return None
 
 
-def _to_signed(state: int) -> int:
+def _convert_to_signed(state: int) -> int:
     """Return 32 bits as the int32 of the same bits."""
     return state - 2**32 if state >= 2**31 else state
 

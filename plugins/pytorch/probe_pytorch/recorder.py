@@ -51,7 +51,7 @@ class TorchRecorder(TorchProcess, Recorder[TorchSession]):
         self._eager = EagerCode(self._notices, "in the whole run" if finds_models else "while it is recorded")
         self._phases: StepPhaseCapture | None = None
         if config.records_step_phases:
-            self._phases = StepPhaseCapture(self._conditions.model_called, hooks_optimizers=finds_models)
+            self._phases = StepPhaseCapture(self._conditions.record_first_call, hooks_optimizers=finds_models)
         self._modules = ModuleCapture(self.new_modules(), list_modules)
         self._calls = CallCapture(
             config, self._threads, self._notices, self.create_calls,
@@ -83,7 +83,7 @@ class TorchRecorder(TorchProcess, Recorder[TorchSession]):
         if self._phases is not None:
             self._phases.record_inputs(model, args, kwargs)
         elif not compat.is_tracing():
-            self._conditions.model_called(model, args, kwargs)
+            self._conditions.record_first_call(model, args, kwargs)
 
     # -- sessions --------------------------------------------------------------------------
 

@@ -9,9 +9,8 @@ from typing import Any
 import torch
 from probe_recording.api import Config, Session, TensorLeaf, belongs_to_recorder
 from probe_recording.framework import SendingMixin, StepDirectory
-from probe_recording.values.entry import Entry
 from probe_recording.values.leaves import Tree
-from probe_recording.values.tensor_store import Store
+from probe_recording.values.tensor_store import Entry, Store
 
 from probe_pytorch import compat, compat_hooks
 from probe_pytorch.overflow import find_device_flags
@@ -51,7 +50,7 @@ class TorchSession(Session):
             self.keep_checksum if config.summary == "md5" else None,
             wide=config.precision == "high",
             measured=config.task != "structure" and config.online is None,
-            failed=self.failed,
+            failed=self.log_failure,
             encodes=config.task in ("statistics", "tensor"),
         )
 

@@ -36,9 +36,9 @@ class TorchCollector(Collector):
             caller may then inspect or change the leaf.
     """
 
-    plain = PLAIN
-    known = (torch.Tensor, torch.Size)
-    told_by_key = frozenset({"dtype", "device"})
+    tensor_types = PLAIN
+    special_types = (torch.Tensor, torch.Size)
+    type_keywords = frozenset({"dtype", "device"})
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class TorchCollector(Collector):
         if not self._encodes or self.slices:
             return None
         try:
-            return self._encoder.encode_all(groups, self.told_by_key)
+            return self._encoder.encode_all(groups, self.type_keywords)
         except Exception:  # the trees are made one by one, where the error is reported with the value's name
             return None
 

@@ -85,17 +85,18 @@ class Debugger(ABC, Generic[R, M]):
         model: M | Sequence[M] | None = None,
         step: list[int | str] | None = None,
     ) -> None:
-        arguments = (config_path, task, dump_path, level, step)
+        path = None if dump_path is None else os.fspath(dump_path)
+        overrides = {"task": task, "dump_path": path, "level": level, "step": step}
         self._registered: list[tuple[Any, str, str]] = getattr(self, "_registered", [])
         if hasattr(self, "_recorder"):
-            if any(value is not None for value in arguments):
-                self._refuse_others(self._load_config(*arguments))
+            if any(value is not None for value in (config_path, *overrides.values())):
+                self._refuse_others(load_config(config_path, **overrides))
             if model is not None:
                 self._model = self._check_model(model)
             return
         self.process = type(self.process)()
         try:
-            config = self._load_config(*arguments)
+            config = load_config(config_path, **overrides)
             self._settings = config
             check_stage_support(config, "The configuration")
             self._set_seed(config)
@@ -110,22 +111,12 @@ class Debugger(ABC, Generic[R, M]):
             raise
         atexit.register(self._recorder.finish)
         if config.path is not None and config.enabled is not None:
-            self._reload = WatchedConfig(config, _list_overrides(task, dump_path, level, step))
+            self._reload = WatchedConfig(config, overrides)
         self._finish_construction()
 
     def _create_recorder(self, config: Config) -> R:
         plugin_recorder = create_task_recorder(config, self.framework, self.process)
         return self._new_recorder(config) if plugin_recorder is None else cast("R", plugin_recorder)
-
-    def _load_config(
-        self,
-        config_path: str | Path | None,
-        task: str | None,
-        dump_path: str | Path | None,
-        level: str | None,
-        step: list[int | str] | None,
-    ) -> Config:
-        return load_config(config_path, **_list_overrides(task, dump_path, level, step))
 
     def _refuse_others(self, config: Config) -> None:
         """Raise a UserError if ``config`` differs from the settings that this debugger was made with."""
@@ -451,14 +442,6 @@ class Debugger(ABC, Generic[R, M]):
                 ConfigWarning,
                 stacklevel=2,
             )
-
-
-def _list_overrides(
-    task: str | None, dump_path: str | Path | None, level: str | None, step: list[int | str] | None
-) -> dict[str, Any]:
-    """Return the top-level fields that arguments of the debugger replace."""
-    path = None if dump_path is None else os.fspath(dump_path)
-    return {"task": task, "dump_path": path, "level": level, "step": step}
 
 
 def _format_setting(value: Any) -> str:

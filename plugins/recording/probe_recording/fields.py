@@ -33,11 +33,6 @@ class Fields:
         self._fields = fields
         self.subject = subject
 
-    @property
-    def what(self) -> str:
-        """The former name of ``subject``."""
-        return self.subject
-
     def section(self, name: str) -> Fields:
         """Return the section ``name``; an empty one if it is left out."""
         value = self._fields.get(name) or {}
@@ -108,6 +103,10 @@ class Fields:
                     choices,
                 )
         raise self.wrong(name, f"must be one of the choices below, not {value!r:.60}", "", choices)
+
+    def has(self, name: str) -> bool:
+        """Return True if a field is set, even to null."""
+        return name in self._fields
 
     def value(self, name: str) -> Any:
         """Return a field as it is, or None."""

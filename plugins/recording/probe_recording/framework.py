@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from probe_recording.process_start.late_claim import LateClaim
     from probe_recording.process_start.starter import ProcessStarter
     from probe_recording.recorder.recorded_block import RecordedBlock, create_block_config, report_recording
-    from probe_recording.recorder.recorder_creation import new_recorder
+    from probe_recording.recorder.recorder import new_recorder
     from probe_recording.recorder.step_follower import StepFollower
     from probe_recording.run_directory.directory import SINGLE, Lock, StepDirectory, remove_earlier_steps
     from probe_recording.run_directory.earlier_run import settle_earlier_run
@@ -61,7 +61,7 @@ __getattr__ = create_exporter(
         "process_start.late_claim": "LateClaim",
         "process_start.starter": "ProcessStarter",
         "recorder.recorded_block": "RecordedBlock create_block_config report_recording",
-        "recorder.recorder_creation": "new_recorder",
+        "recorder.recorder": "new_recorder",
         "recorder.step_follower": "StepFollower",
         "run_directory.directory": "Lock SINGLE StepDirectory remove_earlier_steps",
         "run_directory.earlier_run": "settle_earlier_run",

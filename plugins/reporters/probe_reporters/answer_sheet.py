@@ -139,6 +139,8 @@ def iterate_lines(answer: Answer, places: RowIndex | None = None) -> Iterator[An
             yield AnswerLine("Module", cause.modules[0])
         if cause.where:
             yield AnswerLine("Line of code", cause.where)
+        if cause.caller:
+            yield AnswerLine("Called by", cause.caller)
         if places is not None and (stack := places.find_stack(cause)):
             yield AnswerLine("Stack", stack, "stack")
     coverage = answer.coverage

@@ -7,8 +7,9 @@ import os
 from pathlib import Path
 from typing import Any
 
+from probe_recording.values.leaves import encode_number
+
 from probe_check.checkpoint.result import CheckpointComparison, TensorPair
-from probe_check.json_values import encode_number
 from probe_core.errors import UserError
 from probe_core.files.atomic import make_directory, write_text
 

@@ -17,11 +17,11 @@ from probe_recording.step_facts.conditions import Conditions
 from probe_recording.step_facts.environment import read_variables
 
 from probe_check.config_check import collection
-from probe_check.config_check.frameworks import create_adapter
+from probe_check.config_check.framework import FrameworkAdapter
 from probe_check.config_check.pack_file import PackFile
 from probe_check.config_check.random_log import RANDOM_LOG
 from probe_check.config_check.rules import HIDDEN_TEXT, load_rules
-from probe_core.errors import describe_error
+from probe_core.errors import UserError, describe_error
 
 MAX_STEPS = 10
 """Number of forward calls whose inputs and weights are collected, unless the script sets another."""
@@ -187,3 +187,26 @@ def _convert_to_json(value: Any) -> Any:
         return {str(key): _convert_to_json(item) for key, item in value.items()}
     is_named = isinstance(value, (enum.Enum, os.PathLike)) or type(value).__name__ == "dtype"
     return str(value) if is_named else None
+
+
+# -- choice of the framework's part of ConfigChecker ------------------------------------------------
+
+
+def create_adapter(framework: str) -> FrameworkAdapter:
+    """Return the adapter of a framework, which is imported only now.
+
+    Raises:
+        UserError: The framework is not known, or not installed.
+    """
+    try:
+        if framework == "pytorch":
+            from probe_check.config_check.pytorch import TorchAdapter
+
+            return TorchAdapter()
+        if framework == "mindspore":
+            from probe_check.config_check.mindspore import MindSporeAdapter
+
+            return MindSporeAdapter()
+    except ImportError as error:
+        raise UserError(f"{framework} cannot be imported: {error}.", "Install it, or set fmk.") from None
+    raise UserError(f'invalid value for fmk: "{framework}".', "Give one of these.", ("pytorch", "mindspore"))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from probe_recording.keeping.band import load_band_rule
+from probe_recording.values.leaves import encode_number
 
-from probe_check.json_values import encode_number
 from probe_check.monitor import sentences
 from probe_check.monitor.run_reader import MonitoredRun
 from probe_check.monitor.verdict import MonitorFinding, MonitorVerdict

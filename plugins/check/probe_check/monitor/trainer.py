@@ -12,15 +12,13 @@ from typing import Any
 from probe_recording.messages import note
 
 from probe_check.monitor import sentences
-from probe_check.monitor.alert_reporter import AlertReporter
 from probe_check.monitor.directories import choose_run_directory, find_run_directories, get_output_base
 from probe_check.monitor.figures import Figures
 from probe_check.monitor.observer import Observer
 from probe_check.monitor.output import CsvOutput, MonitorOutput, NoOutput, TensorBoardOutput
 from probe_check.monitor.recording import StepRecorder
-from probe_check.monitor.reports import OneTimeReports
-from probe_check.monitor.schedule import ConfigurationFile, Schedule, is_dynamic
-from probe_check.monitor.settings import MonitorSettings, load_settings
+from probe_check.monitor.reports import AlertReporter, OneTimeReports
+from probe_check.monitor.settings import ConfigurationFile, MonitorSettings, Schedule, is_dynamic, load_settings
 from probe_check.monitor.tasks import Task
 from probe_core.errors import UserError, describe_error
 

@@ -39,14 +39,14 @@ class PluginCheckResult:
     """The outcome of checking all plugins.
 
     Attributes:
-        made: The number of contributions that could be made and that passed their trial.
+        contribution_count: The number of contributions that could be made and that passed their trial.
         failed: Contributions that could not be made, or that failed in a comparison of a small pair of runs.
         lacking: Contributions that need a package that is not installed and that their distribution does not
             require, such as a framework.
         conflicts: Names that several plugins give.
     """
 
-    made: int
+    contribution_count: int
     failed: tuple[ContributionFailure, ...]
     lacking: tuple[ContributionFailure, ...]
     conflicts: tuple[ContributionFailure, ...]

@@ -24,6 +24,9 @@ def print_check(manager: Manager, *, as_json: bool = False) -> int:
         for failure in result.lacking:
             console.show(f"not here  {failure.problem}")
         waiting = f", {len(result.lacking)} waiting for a missing package" if result.lacking else ""
-        tried, conflicts = format_count(result.made, "contribution"), format_count(len(result.conflicts), "conflict")
+        tried, conflicts = (
+            format_count(result.contribution_count, "contribution"),
+            format_count(len(result.conflicts), "conflict"),
+        )
         console.show(f"{tried} tried, {len(result.failed)} failed, {conflicts}{waiting}")
     return EXIT_USER_ERROR if result.failed or result.conflicts else EXIT_FINISHED

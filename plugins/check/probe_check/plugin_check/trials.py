@@ -210,8 +210,8 @@ def _try_reader(trial: Trial) -> None:
 
 def _try_scheduler(trial: Trial) -> None:
     """Let the scheduler make a single comparison."""
-    scheduler = trial.spec.make()
-    results = [*scheduler.run(trial.create_plan(Mode.TENSOR), trial.manager, [trial.create_pair(Mode.TENSOR)])]
+    executor = trial.spec.make()
+    results = [*executor.run(trial.create_plan(Mode.TENSOR), trial.manager, [trial.create_pair(Mode.TENSOR)])]
     if [type(result) for result in results] != [PairResult]:
         raise TrialError(f"run must yield a PairResult for each pair, not {results!r:.80}")
 

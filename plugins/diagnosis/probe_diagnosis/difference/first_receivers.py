@@ -28,7 +28,7 @@ def name_first_receivers(walker: Walker) -> None:
 def _find_first_receiver(walker: Walker, node: Node) -> Node:
     """Return the outermost module around a call that receives a value that differs; the call itself if none does."""
     calls = walker.cursor.calls
-    if node.reason.cause is not CauseKind.RECEIVED or walker.cursor.is_backward[calls.numbers_by_key[node.call.op]]:
+    if node.reason.cause is not CauseKind.RECEIVED or calls.is_backward[calls.numbers_by_key[node.call.op]]:
         return node
     for module in reversed(node.call.modules):
         number = calls.numbers_by_key.get(module)

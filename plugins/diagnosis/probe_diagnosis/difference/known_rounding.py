@@ -67,7 +67,7 @@ class KnownRounding:
         """
         if not self._carried or input_distance <= 1 or self._calls.has_differing_argument[number]:
             return False
-        if self._cursor.is_backward[number] or self._cursor.is_of_optimizer():
+        if self._calls.is_backward[number] or self._cursor.is_of_optimizer():
             return False
         if not _collect_inputs_beyond(self._calls, number, noise) <= self._carried:
             return False

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from probe_core.model.columns import Array
-from probe_core.store.names import is_backward, is_gradient
 from probe_diagnosis.difference.nodes import Fingerprint
 from probe_diagnosis.timeline.call_columns import CallColumns
+from probe_diagnosis.timeline.compared_calls import Basis
 from probe_diagnosis.timeline.order import has_own_scale
 from probe_diagnosis.timeline.value_table import (
     DIFFERS_CODE,
@@ -42,6 +42,9 @@ class LargestDifferences:
         is_of_parameters: True for gradients of parameters.
         returns_difference: True for calls with an output that differs.
         returns_in_region: True for calls with an output that differs where calls do not line up.
+        jumps: For each line of the table, the growth of a difference that its call explains.
+        is_by_statistics: True for lines that were compared by their statistics.
+        is_exact: True for lines with a finite difference of values that have no rounding, such as integers.
     """
 
     calls: CallColumns
@@ -58,6 +61,9 @@ class LargestDifferences:
     is_of_parameters: Sequence[bool]
     returns_difference: Sequence[bool]
     returns_in_region: Sequence[bool]
+    jumps: Sequence[float]
+    is_by_statistics: Sequence[bool]
+    is_exact: Sequence[bool]
 
     def exclude_known_outputs(self, number: int, known_values: Set[Fingerprint]) -> tuple[float, int]:
         """Return the largest difference of the outputs of a call, and its line, without known values."""
@@ -111,22 +117,20 @@ class LargestDifferences:
         return largest_multiple, line
 
 
-def compute_largest_differences(calls: CallColumns, order: Sequence[int], noise: float = 0.0) -> LargestDifferences:
+def compute_largest_differences(calls: CallColumns, noise: float = 0.0) -> LargestDifferences:
     """Return the largest differences of the values of each call.
 
     Args:
         calls: The calls of a rank.
-        order: Their numbers in the order of their effects.
         noise: The relative distance that rounding explains before the first call.
     """
     table, call_of = calls.table, calls.call_numbers
     lines, is_source = table.lines, table.is_source
-    bounds = _compute_noise(calls, order, noise)
+    bounds = _compute_noise(calls, noise)
     multiples = measure_multiples(lines, lines["scale"], bounds[call_of])
     input_distances, input_lines = _find_largest(calls, np.where(is_source & table.is_tensor, multiples, 0.0))
     output_distances, output_lines = _find_largest(calls, np.where(is_source, 0.0, multiples))
-    is_of_parameters = [is_gradient(key) for key in calls.keys]
-    scales = _compute_scales(calls, output_distances > 1, is_of_parameters)
+    scales = _compute_scales(calls, output_distances > 1)
     scaled_multiples = measure_multiples(lines, np.maximum(lines["scale"], scales[call_of]), bounds[call_of])
     scaled_output_distances, scaled_output_lines = _find_largest(calls, np.where(is_source, 0.0, scaled_multiples))
     is_in_region = (lines["flags"] & IS_IN_REGION > 0) & (lines["state"] == UNJUDGED_CODE)
@@ -142,15 +146,18 @@ def compute_largest_differences(calls: CallColumns, order: Sequence[int], noise:
         scaled_output_lines=scaled_output_lines,
         outputs_agree=calls.outputs_agree.tolist(),
         not_compared=calls.not_compared_counts.tolist(),
-        is_of_parameters=is_of_parameters,
+        is_of_parameters=calls.is_gradient,
         returns_difference=calls.has_any(table.differs & ~is_source).tolist(),
         returns_in_region=calls.has_any(is_in_region & ~is_source).tolist(),
+        jumps=lines["jump"].tolist(),
+        is_by_statistics=(lines["basis"] == Basis.STATISTICS).tolist(),
+        is_exact=((lines["noise"] == 0) & np.isfinite(lines["distance"])).tolist(),
     )
 
 
-def _compute_noise(calls: CallColumns, order: Sequence[int], noise: float) -> Array:
+def _compute_noise(calls: CallColumns, noise: float) -> Array:
     """Return the coarsest rounding of the tensors up to each call."""
-    numbers = np.array(order, int)
+    numbers = np.array(calls.effect_order, int)
     bounds = np.zeros(len(calls))
     own_bounds = calls.find_largest(np.where(calls.table.is_tensor, calls.table.lines["noise"], 0.0))
     bounds[numbers] = np.maximum(np.maximum.accumulate(own_bounds[numbers]), noise)
@@ -168,7 +175,7 @@ def _find_largest(calls: CallColumns, multiples: Array) -> tuple[Array, Sequence
     return largest, first_lines.tolist()
 
 
-def _compute_scales(calls: CallColumns, is_beyond_rounding: Array, is_of_parameters: Sequence[bool]) -> Array:
+def _compute_scales(calls: CallColumns, is_beyond_rounding: Array) -> Array:
     """Return the scale of each call whose outputs differ by more than rounding; 0 for other calls.
 
     The gradients of a module's parameters are measured relative to the largest of them. A gradient that is zero in
@@ -187,8 +194,8 @@ def _compute_scales(calls: CallColumns, is_beyond_rounding: Array, is_of_paramet
     scales = np.zeros(len(calls))
     for number in np.flatnonzero(is_beyond_rounding).tolist():
         key = calls.keys[number]
-        if is_of_parameters[number]:
+        if calls.is_gradient[number]:
             scales[number] = all_scales[number]
         elif not has_own_scale(key):
-            scales[number] = float_scales[number] if is_backward(key) else input_scales[number]
+            scales[number] = float_scales[number] if calls.is_backward[number] else input_scales[number]
     return scales

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from probe_core.store.names import is_backward
 from probe_diagnosis.collectives.calls import CommunicationCall
 from probe_diagnosis.timeline.call_columns import CallColumns
 from probe_diagnosis.timeline.compared_calls import ComparedCall, ValueComparison
@@ -18,7 +17,6 @@ class RankCursor:
     Args:
         rank: The number of the rank.
         calls: The calls of the rank.
-        order: The numbers of the calls in the order of their effects.
         follows_backward: True if all calls follow the backward pass.
 
     Attributes:
@@ -27,18 +25,16 @@ class RankCursor:
         order: The numbers of the calls in the order of their effects.
         index: Index of the next call in ``order``.
         calls_since_communication: Number of calls since the last communication call.
-        is_backward: True for calls of the backward pass, by number.
     """
 
-    def __init__(self, rank: int, calls: CallColumns, order: Sequence[int], follows_backward: bool = False) -> None:
+    def __init__(self, rank: int, calls: CallColumns, *, follows_backward: bool = False) -> None:
         self.rank = rank
         self.calls = calls
-        self.order = order
+        self.order = calls.effect_order
         self.index = 0
         self.calls_since_communication = 0
-        self.is_backward = [is_backward(key) for key in calls.keys]
-        backward_indices = (index for index, number in enumerate(order) if self.is_backward[number])
-        self._last_backward_index = max(backward_indices, default=-1 if follows_backward else len(order))
+        backward_indices = (index for index, number in enumerate(self.order) if calls.is_backward[number])
+        self._last_backward_index = max(backward_indices, default=-1 if follows_backward else len(self.order))
         self._counts: dict[object, int] = {}
 
     @property

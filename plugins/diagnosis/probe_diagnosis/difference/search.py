@@ -38,7 +38,7 @@ from probe_diagnosis.difference.reasons import CauseKind, DivergenceReason, summ
 from probe_diagnosis.difference.walking import CallDecision, CallDistances, Walker
 from probe_diagnosis.timeline.call_columns import CallColumns
 from probe_diagnosis.timeline.compared_calls import Basis, ComparedCall, DifferenceKind, ValueComparison
-from probe_diagnosis.timeline.order import is_selecting, is_storage, order_by_effect
+from probe_diagnosis.timeline.order import is_selecting, is_storage
 from probe_diagnosis.timeline.timeline import Timeline
 
 MAX_FURTHER_CAUSES = 5
@@ -119,7 +119,7 @@ def _create_walker(
     follows_backward: bool,
 ) -> Walker:
     columns = calls if isinstance(calls, CallColumns) else CallColumns.from_calls(calls)
-    cursor = RankCursor(rank, columns, order_by_effect(columns), follows_backward)
+    cursor = RankCursor(rank, columns, follows_backward=follows_backward)
     return Walker(cursor, known_values, carried, history.copy())
 
 
@@ -224,10 +224,8 @@ def _introduces(walker: Walker, distances: CallDistances) -> bool:
     Statistics of integers and booleans may agree even if rounding changed a choice, such as that of an argmax.
     An argument that differs explains the output without the inputs.
     """
-    cursor, history = walker.cursor, walker.history
-    fields = cursor.calls.table.lines[distances.scaled_output_line]
-    is_by_statistics, jump = fields["basis"] == Basis.STATISTICS, float(fields["jump"])
-    is_exact = not fields["noise"] and isfinite(fields["distance"])
+    cursor, history, largest, line = walker.cursor, walker.history, walker.largest, distances.scaled_output_line
+    is_by_statistics, jump = largest.is_by_statistics[line], largest.jumps[line]
     before = max(distances.input_distance, distances.saved_distance)
     is_open = is_by_statistics and not cursor.calls.has_differing_argument[cursor.number]
     hidden = sqrt(2 * before / history.noise) if is_open and history.noise and isfinite(before) else 0.0
@@ -237,7 +235,7 @@ def _introduces(walker: Walker, distances: CallDistances) -> bool:
     return bool(
         distances.scaled_output_distance > (jump if is_open else 1)
         and distances.scaled_output_distance > max(jump * before, hidden)
-        and not (may_be_chosen and is_exact)
+        and not (may_be_chosen and largest.is_exact[line])
         and not (distances.saved_distance and is_selecting(cursor.calls.keys[cursor.number]))
     )
 

@@ -82,7 +82,7 @@ class Walker:
         self.history = history
         self.known_rounding = KnownRounding(self.cursor, known_values, carried)
         self.reported = ReportedNodes(self.cursor, history)
-        self.largest: LargestDifferences = compute_largest_differences(cursor.calls, cursor.order, history.noise)
+        self.largest: LargestDifferences = compute_largest_differences(cursor.calls, history.noise)
         self._calls = cursor.calls
         self._saved_distances: dict[str, float] = {}
         self._explained_modules: set[str] = set()
@@ -161,7 +161,7 @@ class Walker:
         if self.largest.is_of_parameters[number]:
             self._gradient_multiple = max(self._gradient_multiple or 0.0, distances.scaled_output_distance)
             self._gradient_ratios.update(self.largest.collect_output_ratios(number))
-        elif not self.cursor.is_backward[number]:
+        elif not self._calls.is_backward[number]:
             saved_distance = max(distances.input_distance, distances.output_distance)
             if saved_distance:
                 self._saved_distances[self._calls.keys[number]] = saved_distance
@@ -172,14 +172,14 @@ class Walker:
 
     def _get_saved_distance(self, number: int) -> float:
         """Return the largest difference that a backward call may read from its forward call; 0 for other calls."""
-        if not self.cursor.is_backward[number]:
+        if not self._calls.is_backward[number]:
             return 0.0
         return self._saved_distances.get(self._calls.keys[number].replace(".backward", ".forward"), 0.0)
 
     def _update_noise(self, number: int) -> None:
         """Record the coarsest rounding up to a call; if communication made it coarser, measure again."""
         if self.history.noise > self.largest.noise[number]:
-            self.largest = compute_largest_differences(self._calls, self.cursor.order, self.history.noise)
+            self.largest = compute_largest_differences(self._calls, self.history.noise)
         self.history.noise = self.largest.noise[number]
 
     def _settle_gradients(self, number: int) -> None:

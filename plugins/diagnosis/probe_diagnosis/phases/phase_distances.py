@@ -59,9 +59,11 @@ class PhaseDistances:
         return sorted(names, key=lambda name: -self.multiples[name])
 
     def format_value(self, name: str) -> str:
-        """Return both norms of a value as text."""
+        """Return both norms of a value as text, or its first statistic that differs, or its only element."""
         target, golden = self.target[name], self.golden[name]
         assert target is not None and golden is not None
+        if math.prod(target.shape) == math.prod(golden.shape) == 1:
+            return f"{name}: {target.statistics[0]:.6g} against {golden.statistics[0]:.6g}"
         statistics = zip(("max", "min", "mean", "norm"), target.statistics, golden.statistics)
         differences = {statistic: (a, b) for statistic, a, b in statistics if a != b}
         statistic = "norm" if "norm" in differences else next(iter(differences), "norm")

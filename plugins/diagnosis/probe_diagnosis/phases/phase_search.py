@@ -28,7 +28,13 @@ from probe_diagnosis.phases.phase_differences import (
     format_setting,
     format_worst,
 )
-from probe_diagnosis.phases.phase_distances import PhaseDistances, format_names, get_magnitude, measure_distances
+from probe_diagnosis.phases.phase_distances import (
+    PhaseDistances,
+    format_names,
+    get_magnitude,
+    get_noise,
+    measure_distances,
+)
 from probe_diagnosis.phases.phases_file import PhasesFile, PhaseValue, StepPhase
 
 UNEXPLAINED_CLAUSE = (
@@ -152,25 +158,42 @@ class PhaseSearch:
             if value is not None and (key in names or key.rpartition(".")[0] in names)
         ]
 
-    def find_changed_buffers(self, module_path: str) -> PhaseDifference | None:
-        """Return that buffers of a module differ after the step, and agreed before it; None for none."""
-        target, golden = self._both
-        before, after = (
-            measure_distances(
-                _merge_values(target.find_phases(phase)), _merge_values(golden.find_phases(phase)), self._noise
-            )
-            for phase in ("buffers_before", "buffers")
-        )
-        names = [
-            name
-            for name in after.find_differing(0.0)
-            if name.rpartition(".")[0] == module_path and before.multiples.get(name, 0.0) <= 1
-        ]
+    def find_changed_buffers(self, module_path: str | None, min_multiple: float) -> PhaseDifference | None:
+        """Return that buffers agree before the step and differ after it; None for none.
+
+        Args:
+            module_path: The module whose buffers are compared; None for those of all modules.
+            min_multiple: The smallest difference that counts, as a multiple of rounding.
+        """
+        differing = self._buffers.find_differing(min_multiple)
+        names = [name for name in differing if module_path in (None, name.rpartition(".")[0])]
         if not names:
             return None
-        step_phase = target.find_phases("buffers")[-1]
-        statement = Statement("buffers differ after the step", "", format_worst(after, names))
-        return PhaseDifference(step_phase, AFTER_BACKWARD, statement, evidence=build_evidence(after, names))
+        step_phase = self._both[0].find_phases("buffers")[-1]
+        statement = Statement("buffers differ after the step", "", format_worst(self._buffers, names))
+        return PhaseDifference(step_phase, AFTER_BACKWARD, statement, evidence=build_evidence(self._buffers, names))
+
+    @cached_property
+    def _buffers(self) -> PhaseDistances:
+        """The distances after the step of buffers that agree before it.
+
+        The floating-point buffers of a module are measured relative to the largest of them: a running mean that is zero
+        in theory contains only rounding.
+        """
+        before, after = (
+            [_merge_values(phases.find_phases(name)) for phases in self._both] for name in ("buffers_before", "buffers")
+        )
+        earlier = measure_distances(before[0], before[1], self._noise).multiples
+        groups: dict[tuple[str, bool], dict[str, PhaseValue | None]] = {}
+        for name, value in after[0].items():
+            if value is not None and earlier.get(name, 0.0) <= 1:
+                is_rounded = get_noise(value.dtype) > 0
+                groups.setdefault((name.rpartition(".")[0], is_rounded), {})[name] = value
+        multiples: dict[str, float] = {}
+        for (_, is_rounded), values in groups.items():
+            golden = {name: after[1][name] for name in values if name in after[1]}
+            multiples |= measure_distances(values, golden, self._noise, has_common_scale=is_rounded).multiples
+        return PhaseDistances(multiples, *after)
 
     # -- up to the backward pass -------------------------------------------------------------
 
@@ -186,6 +209,7 @@ class PhaseSearch:
             input_distances = measure_distances(step_phases[0][0].values, step_phases[1][0].values, noise)
             carried = self.find_unsettled() if noise else set()
             if names := [name for name in input_distances.find_differing(0.0) if name not in carried]:
+                clause = f"{_describe_one_sided(*(phases[0].values for phases in step_phases))}{clause}"
                 statement = Statement(clause, "", format_worst(input_distances, names))
                 yield PhaseDifference(
                     step_phases[0][0], UNTIL_BACKWARD, statement, evidence=build_evidence(input_distances, names)
@@ -353,6 +377,14 @@ def _flatten_single_elements(values: Values) -> Values:
         name: replace(value, shape=()) if value is not None and set(value.shape) == {1} else value
         for name, value in values.items()
     }
+
+
+def _describe_one_sided(target: Values, golden: Values) -> str:
+    """Return the beginning of a sentence on the values that only one run has; empty if there are none."""
+    for names, others, side in ((target, golden, "target"), (golden, target, "golden")):
+        if one_sided_names := [name for name in names if name not in others]:
+            return f"{format_names(one_sided_names)} exist{'s' * (len(one_sided_names) == 1)} in the {side} only, and "
+    return ""
 
 
 def _format_subject(names: Sequence[str]) -> str:

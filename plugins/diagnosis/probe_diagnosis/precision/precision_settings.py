@@ -71,11 +71,13 @@ def load_settings() -> PrecisionSettings:
 
 def find_arrangement(key: str) -> Arrangement | None:
     """Return how a forward call arranges the inputs of a matrix product; None for any other call."""
-    if not is_forward(key):
+    settings, name = load_settings(), get_api_name(key)
+    arrangement = settings.products.get(name.strip("_"))
+    if (arrangement is None and name not in settings.modules) or not is_forward(key):
         return None
     if is_module(key):
-        return Arrangement.OTHER if get_api_name(key) in load_settings().modules else None
-    return load_settings().products.get(get_api_name(key).strip("_"))
+        return Arrangement.OTHER if name in settings.modules else None
+    return arrangement
 
 
 def is_gradient_of_product(key: str) -> bool:

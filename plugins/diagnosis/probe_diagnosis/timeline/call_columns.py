@@ -10,7 +10,7 @@ from typing import Any, overload
 import numpy as np
 
 from probe_core.model.columns import Array, InternTable
-from probe_core.store.names import is_module
+from probe_core.store.names import is_backward, is_gradient, is_module
 from probe_diagnosis.collectives.calls import CommunicationCall, Peer, load_apis
 from probe_diagnosis.timeline.compared_calls import ComparedCall
 from probe_diagnosis.timeline.value_table import (
@@ -22,9 +22,12 @@ from probe_diagnosis.timeline.value_table import (
 )
 
 _DERIVED_PROPERTIES = (
-    "numbers_by_key", "call_numbers", "outputs_agree", "has_differing_argument", "not_compared_counts", "noise",
+    "call_numbers", "outputs_agree", "has_differing_argument", "not_compared_counts", "noise",
 )  # fmt: skip
-"""Properties that are computed again after calls were added."""
+"""Properties that are computed again after the table changed."""
+
+_KEY_PROPERTIES = ("numbers_by_key", "is_backward", "is_gradient", "effect_order")
+"""Properties that are computed again after calls were added or removed."""
 
 
 class CallColumns(Sequence[ComparedCall]):
@@ -101,7 +104,7 @@ class CallColumns(Sequence[ComparedCall]):
             table: A table with their values.
             lines: The lines of the values in that table.
         """
-        self.clear_caches()
+        self._clear(_DERIVED_PROPERTIES + _KEY_PROPERTIES)
         self.table.extend(table, lines)
         for count in counts:
             self.starts.append(self.starts[-1] + count)
@@ -110,7 +113,7 @@ class CallColumns(Sequence[ComparedCall]):
 
     def drop_incomplete(self) -> None:
         """Remove the calls that were being added when the comparison was interrupted."""
-        self.clear_caches()
+        self._clear(_DERIVED_PROPERTIES + _KEY_PROPERTIES)
         count = len(self)
         del self.modules[count:], self.starts[count + 1 :]
         self.table.truncate(self.starts[count])
@@ -154,8 +157,11 @@ class CallColumns(Sequence[ComparedCall]):
 
     def clear_caches(self) -> None:
         """Discard the items and the properties that depend on the table, which has changed."""
+        self._clear(_DERIVED_PROPERTIES)
+
+    def _clear(self, properties: Iterable[str]) -> None:
         self._calls.clear()
-        for name in _DERIVED_PROPERTIES:
+        for name in properties:
             self.__dict__.pop(name, None)
 
     # -- properties of all calls ---------------------------------------------------------------------
@@ -164,6 +170,48 @@ class CallColumns(Sequence[ComparedCall]):
     def numbers_by_key(self) -> Mapping[str, int]:
         """The numbers of the calls by their names."""
         return {key: number for number, key in reversed([*enumerate(self.keys)])}
+
+    @cached_property
+    def is_backward(self) -> Sequence[bool]:
+        """True for calls of the backward pass."""
+        return [*map(is_backward, self.keys)]
+
+    @cached_property
+    def is_gradient(self) -> Sequence[bool]:
+        """True for the gradients of the parameters of a module."""
+        return [*map(is_gradient, self.keys)]
+
+    @cached_property
+    def effect_order(self) -> Sequence[int]:
+        """The numbers of the calls in the order of their effects.
+
+        Modules come after the calls within them. Gradients of parameters are recorded too early. They are complete
+        after the last backward call, and before the calls of an optimizer that uses them.
+        """
+        numbers = self._order_modules_last()
+        gradients = [number for number in numbers if self.is_gradient[number]]
+        others = [number for number in numbers if not self.is_gradient[number]]
+        end = len(others) - 1
+        last = next((index for index in range(end, -1, -1) if self.is_backward[others[index]]), end)
+        return [*others[: last + 1], *gradients, *others[last + 1 :]]
+
+    def _order_modules_last(self) -> list[int]:
+        """Return the numbers of the calls, with modules after the calls within them and inner before outer modules."""
+        ends: dict[str, int] = {}
+        previous: tuple[str, ...] = ()
+        for number in range(len(self) - 1, -1, -1):
+            within = self.modules[number]
+            if within is not previous:
+                previous = within
+                for module in within:
+                    ends.setdefault(module, number)
+        numbers = [*range(len(self))]
+        module_ends = {number: end for number, key in enumerate(self.keys) if (end := ends.get(key, number)) > number}
+        if module_ends:
+            numbers.sort(
+                key=lambda number: (module_ends.get(number, number), number in module_ends and len(self) - number)
+            )
+        return numbers
 
     @cached_property
     def call_numbers(self) -> Array:

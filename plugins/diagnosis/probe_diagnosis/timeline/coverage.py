@@ -17,6 +17,7 @@ from probe_core.model.columns import NULL, TENSOR, Array
 from probe_core.model.dtypes import get_dtype_kind
 from probe_core.model.values import OMISSIONS
 from probe_diagnosis.judges.uninitialized import NOT_COMPUTED
+from probe_diagnosis.limits import limits
 from probe_diagnosis.timeline.compared_calls import Basis
 from probe_diagnosis.timeline.value_table import (
     HAS_MASKED_DIFFERENCE,
@@ -43,7 +44,7 @@ REASON_PHRASES = {
     EMPTY: "without elements",
     REGION: "in calls that could not be aligned and may be paired incorrectly",
     ONE_NONE: "that one run recorded as None",
-    LEFT_OUT: "that a judge left out",
+    LEFT_OUT: "that the judge of a plugin excluded",
     PROCESS_START: "from before the model was first called in the resumed process",
     ROW_SHARED: "that all rows of a batch share, such as weights",
     ROW_REDUCED: "over all rows of a batch, such as the loss and the gradients of parameters",
@@ -85,7 +86,7 @@ class CoverageTally:
         by_statistics: Number of values without a readable tensor file that were compared by their statistics,
             by the code of the reason.
         failing_at: Distance of each tensor that agrees within rounding although its verdict in the table is an
-            error, by the name of its row.
+            error, by the name of its row. A difference of a single rounding does not count.
         stood_for: Number of tensors in ``floats``, of the target and of the golden, of calls that only this run
             made and whose results were compared with results of other calls.
         equal: Number of values that were compared and are bitwise equal.
@@ -141,6 +142,8 @@ class CoverageTally:
             self.floats_compared[number] += int((is_float_tensor & is_compared).sum())
         is_failing = is_compared & (batch.verdicts.levels == SEVERITIES[Level.ERROR])
         is_failing &= (table.lines["state"] == SAME_CODE) & table.is_tensor
+        single_rounding = limits().single_rounding_share * table.lines["noise"] * table.lines["scale"]
+        is_failing &= (table.lines["distance"] > single_rounding) | (table.lines["distance"] == 0)  # of subnormals
         for line in np.flatnonzero(is_failing & (table.lines["flags"] & HAS_MASKED_DIFFERENCE == 0)).tolist():
             self.failing_at[table.get_row_name(line, batch.find_op_key(line))] = table.lines["distance"].item(line)
 

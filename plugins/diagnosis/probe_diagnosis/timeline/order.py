@@ -1,49 +1,15 @@
-"""The order of the effects of calls, and properties of calls that follow from their names."""
+"""Properties of calls that follow from their names and modules."""
 
 from __future__ import annotations
 
 from functools import cache
 
 from probe_core.files.packaged import load_yaml
-from probe_core.store.names import get_api_name, is_backward, is_gradient, is_module
+from probe_core.store.names import get_api_name, is_backward, is_module
 from probe_diagnosis.timeline.call_columns import CallColumns
 
 OPTIMIZER = "optimizer"
 """Name of the step of an optimizer, which is recorded like a module."""
-
-
-def order_by_effect(calls: CallColumns) -> list[int]:
-    """Return the numbers of the calls in the order of their effects.
-
-    Modules come after the calls within them. Gradients of parameters are recorded too early. They are complete after
-    the last backward call, and before the calls of an optimizer that uses them.
-    """
-    gradients: list[int] = []
-    others: list[int] = []
-    for number in _order_modules_last(calls):
-        (gradients if is_gradient(calls.keys[number]) else others).append(number)
-    end = len(others) - 1
-    last = next((n for n in range(end, -1, -1) if is_backward(calls.keys[others[n]])), end)
-    return [*others[: last + 1], *gradients, *others[last + 1 :]]
-
-
-def _order_modules_last(calls: CallColumns) -> list[int]:
-    """Return the numbers of the calls, with modules after the calls within them and inner before outer modules."""
-    ends: dict[str, int] = {}
-    previous: tuple[str, ...] = ()
-    for number in range(len(calls) - 1, -1, -1):
-        within = calls.modules[number]
-        if within is not previous:
-            previous = within
-            for module in within:
-                ends.setdefault(module, number)
-    numbers = [*range(len(calls))]
-    module_ends = {number: end for number, key in enumerate(calls.keys) if (end := ends.get(key, number)) > number}
-    if module_ends:
-        numbers.sort(
-            key=lambda number: (module_ends.get(number, number), number in module_ends and len(calls) - number)
-        )
-    return numbers
 
 
 def count_optimizer_steps(calls: CallColumns) -> list[int]:

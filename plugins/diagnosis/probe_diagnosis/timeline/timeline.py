@@ -14,7 +14,6 @@ from probe_core.model.run import Run
 from probe_diagnosis.timeline.call_columns import CallColumns
 from probe_diagnosis.timeline.compared_calls import ComparedCall, ValueComparison
 from probe_diagnosis.timeline.one_run import collect_run_facts
-from probe_diagnosis.timeline.order import order_by_effect
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.recorded import find_value
 
@@ -83,12 +82,8 @@ class Timeline:
         return self._facts.ops
 
     @cached_property
-    def _order(self) -> list[int]:
-        return order_by_effect(self._facts.ops)
-
-    @cached_property
     def _positions(self) -> dict[str, int]:
-        return {self._facts.ops.keys[number]: place for place, number in enumerate(self._order)}
+        return {self._facts.ops.keys[number]: place for place, number in enumerate(self._facts.ops.effect_order)}
 
     def calls(self, api: str = "") -> Iterator[ComparedCall]:
         """Yield the calls of the target in the order of their effects, with the differences of their values.
@@ -99,7 +94,7 @@ class Timeline:
             api: Yield only calls whose key contains this name between dots, such as ``relu``.
         """
         keys = self._facts.ops.keys
-        for number in self._order:
+        for number in self._facts.ops.effect_order:
             if not api or api in keys[number].split("."):
                 yield self._facts.ops[number]
 

@@ -45,7 +45,7 @@ class ConversionResult:
     Attributes:
         dumps: The number of dumps that were read.
         files: The number of files that were written, without the table.
-        kept: The number of arrays that are not in the wanted shape, for a reason in the table.
+        unconverted_count: The number of arrays that are not in the wanted shape, for a reason in the table.
         problems: A sentence on each dump that could not be converted as a whole.
         notes: A sentence on each dump that was converted as a whole and has more bytes than it should.
         explained: Sentences on overflows, each with the name of its dump.
@@ -54,7 +54,7 @@ class ConversionResult:
 
     dumps: int = 0
     files: int = 0
-    kept: int = 0
+    unconverted_count: int = 0
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     explained: list[str] = field(default_factory=list)
@@ -176,7 +176,7 @@ def _write_sections(
                 path = directory / f"{name}.npy"
                 save(path, placed.array)
                 message = placed.note
-                result.kept += bool(message)
+                result.unconverted_count += bool(message)
                 array = placed.array.dtype.name, placed.layout, str(list(placed.array.shape))
             result.files += 1
             written = path.name

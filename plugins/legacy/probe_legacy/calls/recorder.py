@@ -90,7 +90,7 @@ class NodeCalls(TorchCallRecorder):
             stack = stack_of(sys._getframe(1)) if session.config.extra_info else None
             session.add(key, fields, stack)
         except Exception as error:  # the training must go on whatever the recorder's error
-            session.failed("backward", key, error)
+            session.log_failure("backward", key, error)
 
 
 class CallCounter(TorchCallRecorder):

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
 from probe_core.model import Colour
 from probe_core.model.columns import convert_to_float
-from probe_legacy.compare.colors import ROWS, choose_colors, convert_to_number
+from probe_legacy.aten_view import ATEN, find_operators
 from probe_legacy.compare.dump import Cells, LegacyTable, MeasurementError, PtdbgDump, Release, load_arrays
 from probe_legacy.compare.groups import OldRow, RowGroup, align_groups
-from probe_legacy.compare.later_measures import LaterMeasurement, judge_later, measure_later, repeat_text
-from probe_legacy.compare.later_rule import AlikeTensorsRule
+from probe_legacy.compare.later_measures import (
+    ROWS,
+    LaterMeasurement,
+    choose_colors,
+    convert_to_number,
+    judge_later,
+    measure_later,
+    repeat_text,
+)
 from probe_legacy.compare.table_texts import get_message, get_table_entry
+from probe_legacy.reading.names import parse_ptdbg_name
 
 Dumps = tuple[PtdbgDump, PtdbgDump]
 MAX_INTEGER_BITS = 64
@@ -219,3 +229,65 @@ def _convert_columns(columns: Sequence[str], rows: Sequence[Cells]) -> None:
             if {int, float} == set(map(type, cells)):
                 for row in rows:
                     row[place] = convert_to_number(row[place])
+
+
+# -- the rule by which ptdbg_ascend 3.0 to 6.0 matched groups: names, dtypes and shapes of all rows -
+
+
+_NUMBER = re.compile(r"([._])\d{1,9}\1(?=(?:forward|backward)[._])")
+HALF, SINGLE, BRAIN = "torch.float16", "torch.float32", "torch.bfloat16"
+Dtypes = tuple[str, ...]
+
+
+class AlikeTensorsRule:
+    """Groups match if the names, the dtypes and the shapes of their rows do.
+
+    float16 matches float32 and, from 4.0 on, bfloat16. An Aten operator matches an operator of another family
+    that is the same one, whatever its number and its rows.
+
+    Args:
+        release: The release of the table.
+        fuzzy: True if the numbers of calls may differ.
+    """
+
+    newest_first = False
+
+    def __init__(self, release: Release, *, fuzzy: bool) -> None:
+        self._fuzzy = fuzzy
+        self._mixes = [{HALF, SINGLE}] + ([{HALF, BRAIN}] if release >= Release.V4 else [])
+        self._has_aten = release >= Release.V4
+        self._seen: dict[Hashable, dict[Dtypes, None]] = defaultdict(dict)
+
+    def list_labels(self, group: RowGroup) -> Sequence[Hashable]:
+        """Return the labels under which a group is found."""
+        names, dtypes = self._split_group(group)
+        self._seen[names][dtypes] = None
+        return [(names, dtypes), *(self._list_operator_labels(group, is_aten=True))]
+
+    def list_partner_labels(self, group: RowGroup) -> Sequence[Hashable]:
+        """Return the labels that a partner of the group has."""
+        names, dtypes = self._split_group(group)
+        wanted: list[Hashable] = [(names, others) for others in self._seen[names] if self._are_alike(dtypes, others)]
+        return [*wanted, *self._list_operator_labels(group, is_aten=False)]
+
+    def _list_operator_labels(self, group: RowGroup, *, is_aten: bool) -> Sequence[Hashable]:
+        """Return labels of the operator of a group; ``is_aten`` is part of those of Aten operators."""
+        name = parse_ptdbg_name(group.rows[0].name) if self._has_aten else None
+        if name is None or name[0].is_module:
+            return []
+        family, _, operator = name[0].head.partition(".")
+        operator = operator.lower()
+        if family == ATEN:
+            return [(is_aten, name[0].phase, api) for api in find_operators(operator)]
+        return [(not is_aten, name[0].phase, operator)]
+
+    def _split_group(self, group: RowGroup) -> tuple[Hashable, Dtypes]:
+        names = [_NUMBER.sub(r"\1\1", row.name) if self._fuzzy else row.name for row in group.rows]
+        shapes = [str(row.shape) for row in group.rows]
+        return (tuple(names), tuple(shapes)), tuple([row.dtype for row in group.rows])
+
+    def _are_alike(self, npu_dtypes: Dtypes, bench_dtypes: Dtypes) -> bool:
+        return all(
+            npu_dtype == bench_dtype or {npu_dtype, bench_dtype} in self._mixes
+            for npu_dtype, bench_dtype in zip(npu_dtypes, bench_dtypes)
+        )

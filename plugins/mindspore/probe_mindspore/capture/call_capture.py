@@ -7,6 +7,7 @@ from typing import Any
 from probe_recording.api import Capture
 from probe_recording.capture.threads import Threads
 
+from probe_mindspore import compat
 from probe_mindspore.capture.call_recorder import MindSporeCallRecorder
 from probe_mindspore.capture.cells import list_all_cells
 from probe_mindspore.capture.draws import DrawWatch
@@ -51,3 +52,33 @@ class CallCapture(Capture[MindSporeSession]):
         """Remove the wrappers."""
         self._calls = self._functions.recorder = None
         self._functions.remove()
+
+
+# -- ``jit`` functions, which run uncompiled while they are recorded --------------------------------
+
+
+class EagerCode(Capture[MindSporeSession]):
+    """The part of a recorder that runs ``jit`` functions uncompiled and notes this in the header of the step.
+
+    Args:
+        switch: The switch that makes these functions run uncompiled.
+    """
+
+    def __init__(self, switch: compat.EagerSwitch) -> None:
+        self._switch = switch
+
+    def install(self, session: MindSporeSession, model: Any) -> None:
+        """Run ``jit`` functions uncompiled."""
+        self._switch.install()
+
+    def pause(self) -> None:
+        """Run ``jit`` functions uncompiled while a single module is recorded, also without ``start``."""
+        self._switch.install()
+
+    def remove(self) -> None:
+        """Run ``jit`` functions as before."""
+        self._switch.remove()
+
+    def complete(self, session: MindSporeSession) -> None:
+        """Note how compiled code was recorded."""
+        session.note("compile", "eager")

@@ -53,7 +53,7 @@ class MindSporeConditions(ConditionCapture):
         """Record what holds when one of the models is called first in the step."""
 
         def record_call(cell: nn.Cell, args: Any, kwargs: Any = None) -> None:
-            self.model_called(cell, args, kwargs or {})
+            self.record_first_call(cell, args, kwargs or {})
 
         if self.session is not None:
             self._handles += [compat.hook_call(root, record_call) for root in list_models(model)]
@@ -85,9 +85,9 @@ class MindSporeConditions(ConditionCapture):
             facts["mode"] = "GRAPH_MODE" if compat.is_compiled_mode() else "PYNATIVE_MODE"
         return facts
 
-    def model_settings(self, model: Any) -> dict[str, Fact]:
+    def read_model_settings(self, model: Any) -> dict[str, Fact]:
         """Return the mode of a Cell, and its level of mixed precision."""
-        return {**super().model_settings(model), "amp_level": compat.get_amp_level(model) or "O0"}
+        return {**super().read_model_settings(model), "amp_level": compat.get_amp_level(model) or "O0"}
 
     def read_layout(self) -> dict[str, Fact]:
         """Return the number of processes, the backend of communication and the mode of parallelism."""

@@ -98,7 +98,7 @@ class DrawWatch:
                     name = DEFAULT_GENERATOR_NAME if step.is_default else f"generator {step.seed()}"
                     self._thread.events.append(DrawEvent(name, step.state(), None, step))
         except Exception as error:  # the call must go on whatever the recorder's error
-            session.failed("conditions", "draws", error)
+            session.log_failure("conditions", "draws", error)
 
     @property
     def place(self) -> int:
@@ -120,7 +120,7 @@ class DrawWatch:
             with session.quiet(), session.lock:
                 session.conditions.add_draws(_list_draws(op, events))
         except Exception as error:  # the call must go on whatever the recorder's error
-            session.failed("conditions", op, error)
+            session.log_failure("conditions", op, error)
 
     def _create_event(self, seeding: PrimitiveSeeds, primitive: Any) -> DrawEvent:
         if seeding.is_unseeded:

@@ -13,7 +13,6 @@ from probe_precheck.api import NotRun
 from probe_precheck.model import describe_unknown_function
 
 from probe_mindspore.names import load_table
-from probe_mindspore.precheck.rules import rules
 from probe_mindspore.precheck.tensors import (
     STORAGE_DTYPES,
     Arguments,
@@ -22,6 +21,7 @@ from probe_mindspore.precheck.tensors import (
     iterate_leaves,
     map_leaves,
     parse_dtype_name,
+    rules,
 )
 
 PLACES = {

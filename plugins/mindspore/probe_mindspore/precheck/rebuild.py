@@ -15,14 +15,12 @@ from probe_precheck.api import (
     parse_tensor,
     rebuild_plain_value,
 )
-from probe_precheck.fitting import RecordedArguments, find_input_rule
+from probe_precheck.fitting import RecordedArguments, find_indexed_size, find_input_rule
 from probe_precheck.rebuild import check_tensor_memory, list_descriptions, read_recorded_array
 from probe_recording.api import leaf_of
 
 from probe_core.model import Value
-from probe_mindspore.precheck.fitting import fit_values
 from probe_mindspore.precheck.random_arrays import create_generator, draw_array
-from probe_mindspore.precheck.rules import rules
 from probe_mindspore.precheck.tensors import (
     STORAGE_DTYPES,
     Arguments,
@@ -31,6 +29,7 @@ from probe_mindspore.precheck.tensors import (
     Values,
     iterate_leaves,
     parse_dtype_name,
+    rules,
 )
 
 DTYPES = ("mindspore.dtype", "mindspore.type", "torch.dtype")
@@ -154,3 +153,55 @@ def _convert_recorded(array: Values, dtype: str, name: str) -> Values:
     if dtype == "BFloat16" and array.dtype.kind == "V" and array.dtype.itemsize == 2:  # by MindSpore
         return (np.array(array).view(np.uint16).astype(np.uint32) << 16).view(np.float32)
     raise Unbuildable(f"{name} holds {array.dtype.name} where {dtype} was recorded. SKIP.")
+
+
+def fit_values(
+    values: Values, api: str, rule: Mapping[str, Any], call_arguments: RecordedArguments, generator: np.random.Generator
+) -> Values:
+    """Return random values, changed so that an API accepts them.
+
+    Args:
+        values: The random values.
+        api: The name of the API.
+        rule: The rule for the argument.
+        call_arguments: All arguments of the call.
+        generator: Draws more random numbers.
+
+    Returns:
+        The values unchanged if the rule cannot be applied.
+    """
+    is_index = values.dtype.kind in "iu"
+    if "index_of" in rule and is_index:
+        size, dim = find_indexed_size(rules, api, rule["index_of"], call_arguments)
+        if size is None or size < 1:
+            return values
+        if rule.get("unique") and dim is not None:
+            return _draw_distinct_indices(values, size, dim, generator)
+        return np.clip(values, 0, size - 1)
+    if "below" in rule and is_index:
+        limit = call_arguments.number(rule["below"]["argument"], rule["below"]["name"])
+        return np.clip(values, 0, limit - 1) if limit is not None and limit > 0 else np.clip(values, 0, None)
+    if "sorted" in rule:
+        return np.sort(values, -1) if values.ndim else values
+    if "extremes" in rule and values.dtype.kind == "f" and values.size:
+        extremes = np.array([values.min(), values.max()])
+        chosen: Values = extremes[generator.integers(0, 2, values.shape)]
+        return chosen
+    if "probabilities" in rule and values.dtype.kind == "f":
+        return np.clip(values, 0, 1)
+    return values
+
+
+def _draw_distinct_indices(values: Values, size: int, dim: int, generator: np.random.Generator) -> Values:
+    """Return random indices that are distinct along ``dim``.
+
+    If ``size`` is too small for distinct indices, the given indices are clamped to the valid range.
+    """
+    if values.ndim <= 1:
+        dim = 0
+    if not values.ndim or values.shape[dim] > size:
+        return np.clip(values, 0, size - 1)
+    shape = [*values.shape]
+    shape[dim] = size
+    order = generator.random(shape).argsort(dim)
+    return np.take(order, np.arange(values.shape[dim]), dim).astype(values.dtype)

@@ -10,8 +10,7 @@ from probe_precheck.api import Array, Call, Message, Unbuildable
 from probe_precheck.rebuild import is_recorded, list_descriptions
 
 from probe_mindspore.precheck.rebuild import Rebuilder
-from probe_mindspore.precheck.rules import rules
-from probe_mindspore.precheck.tensors import TensorArgument, iterate_leaves
+from probe_mindspore.precheck.tensors import TensorArgument, iterate_leaves, rules
 
 SAME_RESULT = Message(
     "测试对象为真实数据的输出；在本设备上重新运行，结果一致。",

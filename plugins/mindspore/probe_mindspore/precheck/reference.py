@@ -16,7 +16,7 @@ from probe_precheck.model import convert_output
 
 from probe_mindspore.precheck.tensors import Arguments, DType, TensorArgument, Values, iterate_leaves, map_leaves
 
-WIDE = (torch.float64, torch.float32)
+REFERENCE_DTYPES = (torch.float64, torch.float32)
 """Dtypes that floating-point numbers are raised to; the first that torch has kernels for is used."""
 
 REFERENCE_ITEM_BYTES = 8
@@ -25,7 +25,7 @@ REFERENCE_ITEM_BYTES = 8
 INDEX_DTYPES = {"Int32": torch.int64, "Int16": torch.int64}
 """Dtypes that integers are raised to if torch does not accept their own."""
 
-NAMES = {"bool": "Bool", "bfloat16": "BFloat16", "uint8": "UInt8", "uint16": "UInt16", "uint32": "UInt32",
+DTYPE_NAMES = {"bool": "Bool", "bfloat16": "BFloat16", "uint8": "UInt8", "uint16": "UInt16", "uint32": "UInt32",
          "uint64": "UInt64"}  # fmt: skip
 
 
@@ -72,7 +72,7 @@ def run_forward(
         Exception: The error of the first attempt, if no precision is accepted.
     """
     failure: Exception | None = None
-    for wide in WIDE if is_raised else (None,):
+    for wide in REFERENCE_DTYPES if is_raised else (None,):
         for integers in ({}, INDEX_DTYPES):
             try:
                 return _run(function, arguments, wide, integers, with_gradients, seed)
@@ -198,7 +198,7 @@ def convert_to_array(tensor: torch.Tensor) -> Array:
 def get_dtype_name(dtype: torch.dtype) -> str:
     """Return MindSpore's name of a dtype."""
     name = str(dtype).removeprefix("torch.")
-    return NAMES.get(name, name.capitalize())
+    return DTYPE_NAMES.get(name, name.capitalize())
 
 
 def _raise_dtype(dtype: torch.dtype, wide: torch.dtype | None) -> torch.dtype:

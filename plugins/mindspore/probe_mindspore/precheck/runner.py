@@ -46,8 +46,7 @@ from probe_mindspore.precheck.recorded import (
     read_recorded_gradients,
     read_recorded_outputs,
 )
-from probe_mindspore.precheck.rules import rules
-from probe_mindspore.precheck.tensors import Arguments, TensorArgument, widen_outputs
+from probe_mindspore.precheck.tensors import Arguments, TensorArgument, rules, widen_outputs
 
 if TYPE_CHECKING:
     import numpy as np
@@ -241,16 +240,11 @@ class MindSporeRunner:
             recorded = read_recorded_gradients(self._rebuilder, call, arguments.tensors)
         except Exception as error:
             return Skipped(shorten_error(error)), (), ()
-        if not any(gradient is not None for gradient in gradients):
-            return (
-                Skipped(
-                    NO_GRADIENT_TEXT if any(self._rebuilder.rebuild_gradients(call)) else NO_RECORDED_GRADIENT_TEXT
-                ),
-                (),
-                (),
-            )
+        if all(gradient is None for gradient in gradients):
+            is_recorded = any(self._rebuilder.rebuild_gradients(call))
+            return Skipped(NO_GRADIENT_TEXT if is_recorded else NO_RECORDED_GRADIENT_TEXT), (), ()
         try:
-            expected_gradients: list[Array | None] = [*reference.run_backward(bench, gradients)]
+            expected: list[Array | None] = [*reference.run_backward(bench, gradients)]
         except Exception as error:
             return Skipped(f"torch cannot run its backward: {shorten_error(error)} SKIP."), gradients, ()
         again: list[Array | None] | None = None
@@ -259,25 +253,19 @@ class MindSporeRunner:
             again = device.run_backward(function, call.api, arguments, gradients, self._options.seed)
         except Exception as error:
             problem = shorten_error(error)
-        expected = [argument.dtype for argument in arguments.tensors if argument.is_float]
-        if recorded is None:
-            if again is None:
-                reason = f"MindSpore cannot run its backward on this device: {problem} SKIP."
-                return Skipped(reason), gradients, ()
+        notes: tuple[Message, ...]
+        if recorded is not None:
+            tested: list[Array | None] = recorded
+            expected = [gradient if other is not None else None for gradient, other in zip(expected, recorded)]
+            notes = (describe_failed_rerun(problem) if again is None else describe_rerun_difference(recorded, again),)
+        elif again is not None:
+            tested = again
             notes = (AGAIN,) if has_recorded(call) else ()
-            tested, narrow = widen_outputs(again, expected)
-            return (
-                Outputs(bench=expected_gradients, device=tested),
-                gradients,
-                (*notes, *describe_narrow_outputs(narrow)),
-            )
-        expected_gradients = [
-            gradient if recorded_gradient is not None else None
-            for gradient, recorded_gradient in zip(expected_gradients, recorded)
-        ]
-        note = describe_failed_rerun(problem) if again is None else describe_rerun_difference(recorded, again)
-        tested, narrow = widen_outputs(recorded, expected)
-        return Outputs(bench=expected_gradients, device=tested), gradients, (note, *describe_narrow_outputs(narrow))
+        else:
+            return Skipped(f"MindSpore cannot run its backward on this device: {problem} SKIP."), gradients, ()
+        dtypes = [argument.dtype for argument in arguments.tensors if argument.is_float]
+        device_gradients, narrow = widen_outputs(tested, dtypes)
+        return Outputs(expected, device_gradients), gradients, (*notes, *describe_narrow_outputs(narrow))
 
     def _choose_gradients(self, call: Call, bench: TorchReference) -> list[TensorArgument | None]:
         """Return the gradient of each output of the reference, flat; None for an output without one."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from probe_precheck.api import Array
+from probe_precheck.rules import Rules
 
 Values = np.ndarray[Any, Any]
 
@@ -127,3 +128,10 @@ def widen_outputs(value: Any, expected: Sequence[str]) -> tuple[Any, list[str]]:
         return Array(item.values.astype(STORAGE_DTYPES[name]), name)
 
     return map_leaves(value, widen_leaf), changes
+
+
+# -- rules of the pre-check for single APIs, by the sections of ``rules.yaml`` ----------------------
+
+
+rules = Rules(__package__)
+"""Sections of ``rules.yaml``, loaded when first needed."""

@@ -76,7 +76,7 @@ class BackwardPhaseCapture:
             session.step_phases = StepPhases()
             config = session.config
             self._collector = TorchCollector(
-                keep=session.keep, wide=config.precision == "high", failed=session.failed, encodes=True
+                keep=session.keep, wide=config.precision == "high", failed=session.log_failure, encodes=True
             )
         self._step_phases = session.step_phases
         self.session = session
@@ -174,7 +174,7 @@ class BackwardPhaseCapture:
                 else:  # as inside hooks of the backward pass
                     record()
         except Exception as error:  # the program must go on whatever the recorder's error
-            session.failed("step_phases", stage, error)
+            session.log_failure("step_phases", stage, error)
 
     # -- batch and forward -----------------------------------------------------------------
 

@@ -137,7 +137,7 @@ class TorchCallRecorder(CallRecorder[TorchSession]):
         try:
             return function()
         except Exception as error:
-            self.session.failed("call", name, error)
+            self.session.log_failure("call", name, error)
             return otherwise
 
     def _settle(

@@ -8,11 +8,12 @@ enabled. Recorded Python functions are run in the same way if the calls inside t
 
 from __future__ import annotations
 
+import dis
 import inspect
 import sys
 from collections.abc import Callable
-from functools import partial
-from types import FrameType
+from functools import lru_cache, partial
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
@@ -23,11 +24,10 @@ from torch.overrides import TorchFunctionMode, handle_torch_function
 
 from probe_pytorch import compat, compat_hooks, seeds
 from probe_pytorch.capture import collectives
-from probe_pytorch.capture.autograd_functions import AutogradFunctions
 from probe_pytorch.capture.call_form import call_form, is_reflected, restore_arguments
 from probe_pytorch.capture.call_recorder import TorchCallRecorder
 from probe_pytorch.capture.callers import ORIGINAL_ATTRIBUTE, wrap_with_caller
-from probe_pytorch.capture.indirect_names import find_indirect_names
+from probe_pytorch.capture.function_patches import AutogradFunctions
 from probe_pytorch.capture.names import DISPATCHER, CapturedApi, Names
 from probe_pytorch.capture.operators import (
     ATEN,
@@ -309,3 +309,25 @@ class FunctionCapture(TorchFunctionMode):
                 self._open_names.pop()
 
         return run
+
+
+# -- calls inside of torch's own functions that go around the public names, such as ``_VF.dropout`` -
+
+
+TORCH_ALIASES = ("_VF", "_VariableFunctions")
+"""Objects of torch that hold the functions of ``torch`` a second time."""
+
+
+@lru_cache(maxsize=1024)
+def find_indirect_names(code: CodeType) -> frozenset[str]:
+    """Return the names of the functions of ``torch`` that code reaches by other objects than ``torch``."""
+    names = set()
+    last = ""
+    for instruction in dis.get_instructions(code):
+        if last in TORCH_ALIASES and instruction.opname.startswith(("LOAD_ATTR", "LOAD_METHOD")):
+            names.add(str(instruction.argval))
+        if instruction.opname.startswith("LOAD_"):
+            last = str(instruction.argval)
+        elif instruction.opname not in ("CACHE", "PUSH_NULL"):
+            last = ""
+    return frozenset(names)

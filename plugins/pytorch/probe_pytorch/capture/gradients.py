@@ -18,14 +18,18 @@ from typing import Any
 
 import torch
 from probe_recording.api import Backward
-from probe_recording.capture.gathering import GradientCallback, GradientGatherer, report_gradients
+from probe_recording.capture.gathering import (
+    GradientCallback,
+    GradientGatherer,
+    GradientSource,
+    Node,
+    hook_call_nodes,
+    report_gradients,
+)
 from probe_recording.values.collector import SCALARS
 
 from probe_pytorch import compat, compat_hooks
 from probe_pytorch.statistics import PLAIN
-
-Node = Any
-"""A node of the autograd graph."""
 
 PASS_THROUGH_NODES = frozenset({"TBackward0", "ToCopyBackward0"})
 """Nodes that only pass a tensor on: linear transposes its weight, autocast converts its inputs.
@@ -33,8 +37,6 @@ PASS_THROUGH_NODES = frozenset({"TBackward0", "ToCopyBackward0"})
 The gradient is recorded before it passes through them (transposed, or in the dtype of the computation), as
 msprobe does.
 """
-
-MAX_VISITED_NODES = 1_000_000
 
 
 def list_tensors(values: Iterable[Any]) -> list[torch.Tensor]:
@@ -69,20 +71,6 @@ def _gather(values: Iterable[Any], tensors: list[torch.Tensor], depth: int) -> N
             _gather(dict.values(value), tensors, depth + 1)
         elif hasattr(type(value), "__dataclass_fields__") and depth < 8:
             _gather((getattr(value, name, None) for name in type(value).__dataclass_fields__), tensors, depth + 1)
-
-
-class GradientSource:
-    """The place in the graph that receives the gradient of an input: a node and a position, or a leaf.
-
-    It is taken before the call, because an in-place call moves its input to another node.
-    """
-
-    __slots__ = ("leaf", "node", "position")
-
-    def __init__(self, tensor: torch.Tensor) -> None:
-        self.node: Node = tensor.grad_fn
-        self.position = tensor.output_nr
-        self.leaf = id(tensor) if self.node is None else 0
 
 
 def list_sources(values: Iterable[Any]) -> list[GradientSource]:
@@ -163,59 +151,17 @@ def attach_walked(
 def _attach_walked(
     outputs: Sequence[Any], sources: Sequence[GradientSource], tell: GradientCallback, first_new: int
 ) -> None:
-    gathering = _DeviceGradientCollector(tell, len(sources))
-    roots: list[Node] = []
-    source_numbers = {
-        (id(source.node), source.position): i for i, source in enumerate(sources) if source.node is not None
-    }
-    for position, tensor in enumerate(outputs):
-        if isinstance(tensor, torch.Tensor) and tensor.grad_fn is not None:
-            input_number = source_numbers.get((id(tensor.grad_fn), tensor.output_nr), -1)
-            if input_number < 0:
-                roots.append(tensor.grad_fn)
-            compat_hooks.register_hook(tensor, gathering.output(position, input_number))
-    for node, places in _find_edges(roots, sources, first_new).items():
-        node.register_hook(gathering.inputs(places))
-    gathering.ready()
-
-
-def _find_edges(
-    roots: list[Node], sources: Sequence[GradientSource], first_new: int
-) -> dict[Node, list[tuple[int, int]]]:
-    """Return the nodes whose edges lead to inputs: (position of the edge, number of the input) of each."""
-    wanted: dict[Node, dict[int, int]] = {}
-    leaves: dict[int, int] = {}
-    for i, source in enumerate(sources):  # the first input of several that are the same tensor
-        if source.node is not None:
-            wanted.setdefault(source.node, {}).setdefault(source.position, i)
-        else:
-            leaves.setdefault(source.leaf, i)
-    edges: dict[Node, list[tuple[int, int]]] = {}
-    visited = set(roots)
-    waiting = list(visited)
+    gatherer = _DeviceGradientCollector(tell, len(sources))
     get_node_number = compat.get_node_number
-    while waiting and len(visited) < MAX_VISITED_NODES:
-        node = waiting.pop()
-        for position, (following, number) in enumerate(node.next_functions):
-            if following is None:
-                continue
-            place = None
-            if following in wanted:
-                place = wanted[following].get(number)
-            if place is None:
-                if following in visited:
-                    continue
-                variable = getattr(following, "variable", None)
-                if variable is not None:
-                    place = leaves.get(id(variable))
-                    if place is None:
-                        continue
-            if place is not None:
-                edges.setdefault(node, []).append((position, place))
-            elif get_node_number(following) >= first_new:
-                visited.add(following)
-                waiting.append(following)
-    return edges
+    tensors = [
+        (position, tensor)
+        for position, tensor in enumerate(outputs)
+        if isinstance(tensor, torch.Tensor) and tensor.grad_fn is not None
+    ]
+    hook_call_nodes(
+        gatherer, tensors, sources, lambda node: get_node_number(node) >= first_new, compat_hooks.register_hook
+    )
+    gatherer.ready()
 
 
 class _DeviceGradientCollector(GradientGatherer):

@@ -115,7 +115,7 @@ class TorchModuleHooks(ModuleHooks[TorchSession]):
             with session.quiet():
                 self._states[key] = read_states()
         except Exception as error:  # the forward itself must go on whatever the recorder's error
-            session.failed("random states", key, error)
+            session.log_failure("random states", key, error)
 
     def _record(self, session: TorchSession, running: RunningModule, output: Any) -> None:
         states = self._states.pop(running.key, None)

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import wraps
 from typing import Any
 
+import numpy as np
 import torch
 from probe_recording.capture.attribute_patches import AttributePatches
 from probe_recording.step_facts.step_phases import NO_STEP, StepPhase
 from probe_recording.values.leaves import scalar
 from torch.nn import utils
-from torch.optim import Optimizer
+from torch.optim import Optimizer, lr_scheduler
 
 from probe_pytorch import compat, compat_hooks
 from probe_pytorch.capture.backward_phases import BackwardPhaseCapture, clean_name, take_blocks
 from probe_pytorch.capture.callers import wrap_with_caller
-from probe_pytorch.capture.samples import ParameterSamples
-from probe_pytorch.capture.schedulers import Schedulers
 from probe_pytorch.session import TorchSession
+from probe_pytorch.statistics import PLAIN
 
 PHASES = "settings applied parameters_before parameters_after state_after"
 """Phases that every step of an optimizer shows."""
@@ -242,3 +243,122 @@ def _number(value: Any) -> Any:
     if value is None or isinstance(value, (bool, float, str)):
         return value
     return scalar(value)["value"] if isinstance(value, int) else type(value).__name__
+
+
+# -- elements of parameters that are compared before and after a step of an optimizer ---------------
+
+
+MAX_SAMPLED_ELEMENTS = 256
+"""Approximate number of elements of each parameter that are compared."""
+
+
+class ParameterSamples:
+    """Copies of some elements of parameters, to count those that a step leaves unchanged.
+
+    The samples of one device and dtype are copied and compared together, which is faster.
+
+    Args:
+        parameters: The parameters, before the step.
+    """
+
+    def __init__(self, parameters: Iterable[torch.Tensor]) -> None:
+        groups: dict[tuple[torch.device, torch.dtype], list[tuple[int, torch.Tensor]]] = {}
+        for parameter in parameters:
+            if (sample := _sample(parameter)) is not None:
+                groups.setdefault((sample.device, sample.dtype), []).append((id(parameter), sample))
+        self._groups = [
+            (
+                [(number, sample.numel()) for number, sample in group],
+                torch.cat([sample for _, sample in group]),
+            )
+            for group in groups.values()
+        ]
+
+    def count_unchanged(self, parameters: Sequence[tuple[str, torch.Tensor]]) -> dict[str, list[int]]:
+        """Return the number of unchanged elements and the number of compared elements of each parameter.
+
+        Parameters that were not sampled before, or have another size now, are left out.
+
+        Args:
+            parameters: The names and parameters, after the step.
+        """
+        now = {id(parameter): _sample(parameter) for _, parameter in parameters}
+        counts: dict[int, list[int]] = {}
+        for sizes, before in self._groups:
+            pairs = [
+                (number, earlier, later)
+                for (number, size), earlier in zip(sizes, before.split([size for _, size in sizes]))
+                if (later := now.get(number)) is not None and later.numel() == size
+            ]
+            if not pairs:
+                continue
+            if len(pairs) < len(sizes):
+                before = torch.cat([earlier for _, earlier, _ in pairs])
+            is_equal = (before == torch.cat([later for _, _, later in pairs])).cpu().numpy()
+            starts = np.cumsum([0, *(earlier.numel() for _, earlier, _ in pairs[:-1])])
+            sums = np.add.reduceat(is_equal, starts, dtype=np.int64).tolist()
+            for (number, earlier, _), count in zip(pairs, sums):
+                counts[number] = [count, earlier.numel()]
+        return {name: counts[id(value)] for name, value in parameters if id(value) in counts}
+
+
+def _sample(parameter: torch.Tensor) -> torch.Tensor | None:
+    """Return a view of some elements of a parameter, the same each time; None of one without elements."""
+    local = getattr(parameter, "_local_tensor", parameter).detach()
+    if type(local) not in PLAIN or local.layout is not torch.strided:
+        return None
+    count = local.numel()
+    if not count or local.is_meta or compat.is_freed(local) or not local.is_contiguous():
+        return None
+    stride = max(1, count // MAX_SAMPLED_ELEMENTS)
+    stride += stride > 1 and stride % 2 == 0  # an even one would meet few columns of a matrix
+    return local.view(-1)[::stride]
+
+
+# -- the states of learning rate schedulers, which no optimizer knows -------------------------------
+
+
+KINDS = (lr_scheduler.LRScheduler, lr_scheduler.ReduceLROnPlateau)
+
+
+class Schedulers:
+    """The schedulers of the program, found once for each optimizer among all objects."""
+
+    def __init__(self) -> None:
+        self._known: weakref.WeakKeyDictionary[Optimizer, list[weakref.ref[Any]]] = weakref.WeakKeyDictionary()
+
+    def read_facts(self, optimizer: Optimizer) -> dict[str, Any]:
+        """Return the numbers in the state of each scheduler of an optimizer, by names such as ``last_epoch``.
+
+        Names begin with ``scheduler.`` and the number of the scheduler.
+        """
+        if optimizer not in self._known:
+            self._known[optimizer] = [weakref.ref(candidate) for candidate in _find_schedulers(optimizer)]
+        facts: dict[str, Any] = {}
+        for number, reference in enumerate(self._known[optimizer]):
+            scheduler = reference()
+            if scheduler is None:
+                continue
+            facts[f"scheduler.{number}.class"] = type(scheduler).__name__
+            facts |= {
+                f"scheduler.{number}.{name.strip('_')}": value
+                for name, value in vars(scheduler).items()
+                if _is_numeric(value)
+            }
+        return facts
+
+
+def _find_schedulers(optimizer: Optimizer) -> list[Any]:
+    """Return the schedulers of an optimizer in the order of their classes."""
+    schedulers = [
+        candidate
+        for candidate in gc.get_objects()
+        if issubclass(type(candidate), KINDS) and vars(candidate).get("optimizer") is optimizer
+    ]
+    return sorted(schedulers, key=lambda candidate: type(candidate).__name__)
+
+
+def _is_numeric(value: object) -> bool:
+    if isinstance(value, (list, tuple)):
+        return len(value) <= 100 and all(isinstance(item, (int, float)) for item in value)
+    return isinstance(value, (int, float))

@@ -108,7 +108,7 @@ class TapCapture(Capture[TorchSession]):
             _insert_leaf(entry.fields, [side, *path.split(".")], leaf)
             session.note_arrival(entry)
         except Exception as error:
-            session.failed("tap", name, error)
+            session.log_failure("tap", name, error)
 
     def _find_open_call(self, session: TorchSession, prefix: str, path: str) -> _OpenCall:
         """Return the current call of a module. A path that was already recorded begins a new call."""

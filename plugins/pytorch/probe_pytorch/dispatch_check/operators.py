@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from probe_precheck.rules import Rules
 
-from probe_pytorch.dispatch_check.definitions import ATEN, find_definition
+from probe_pytorch.dispatch_check.settings import ATEN, find_definition
 
 rules = Rules(__package__)
 """Reader of ``rules.yaml``."""

@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ import torch
 
 from probe_core.errors import UserError, find_nearest_names
 from probe_core.files.user_files import describe_yaml_error, parse_yaml, read_regular_file
-from probe_pytorch.dispatch_check.definitions import ATEN
 
 MIN_MEMORY_BYTES = 1 << 20
 MAX_PROCESSES = 64
@@ -167,3 +167,26 @@ def _parse_operator(name: Any, source: str) -> str:
             f"{source} names an unknown overload {name!r:.80}.", "It has these:", sorted(packet.overloads())
         )
     return ".".join(parts)
+
+
+# -- definitions of operators that the CPU has no kernel for: the references of the pre-check -------
+
+
+ATEN = "aten"
+SCOPES = {ATEN: "Aten", "npu": "NPU"}
+"""Scopes of the names of references, by the namespaces of operators."""
+
+
+@cache
+def find_definition(namespace: str, name: str) -> Any:
+    """Return the reference that a plugin has for an operator, such as ``NPU.npu_rms_norm``; else None."""
+    scope = SCOPES.get(namespace)
+    spec = None if scope is None else _load_specs().get(f"{scope}.{name}")
+    return None if spec is None else spec.make()
+
+
+@cache
+def _load_specs() -> dict[str, Any]:
+    from probe_pytorch.precheck.runner import reference_specs
+
+    return reference_specs()

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from probe_recording.api import Config
-from probe_recording.keeping.options import KeepOptions, parse_options
-from probe_recording.keeping.settings import keep_config
+from probe_recording.keeping.options import KeepOptions, keep_config, parse_options
 from probe_recording.keeping.watch import DEFAULT_PATH
 
 from probe_core import console
@@ -73,7 +72,7 @@ def refuse_mindspore(script: str, *, is_module: bool) -> None:
         tree = ast.parse((_module_file(script) if is_module else Path(script)).read_bytes())
     except (ImportError, OSError, SyntaxError, ValueError):
         return  # the run itself reports it
-    imported = _imported(tree)
+    imported = _list_imports(tree)
     if MINDSPORE in imported and "torch" not in imported:
         raise UserError(*_USE_WATCH)
 
@@ -90,7 +89,7 @@ def _module_file(name: str) -> Path:
     return Path((spec.origin if spec is not None else None) or "")
 
 
-def _imported(tree: ast.AST) -> set[str]:
+def _list_imports(tree: ast.AST) -> set[str]:
     """Return the top-level packages that a program imports."""
     names: set[str] = set()
     for node in ast.walk(tree):

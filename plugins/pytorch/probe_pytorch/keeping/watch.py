@@ -10,8 +10,7 @@ from typing import Any
 from probe_recording.api import Config
 from probe_recording.framework import load_config
 from probe_recording.keeping import watch as shared_watch
-from probe_recording.keeping.options import KeepOptions, parse_options
-from probe_recording.keeping.settings import keep_config
+from probe_recording.keeping.options import KeepOptions, keep_config, parse_options
 from probe_recording.keeping.watch import DEFAULT_PATH, list_objects
 from torch import nn
 from torch.optim import Optimizer

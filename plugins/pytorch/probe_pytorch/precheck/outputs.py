@@ -11,7 +11,7 @@ from probe_precheck.model import convert_output
 
 def convert_to_arrays(value: Any) -> Any:
     """Return ``value`` without any object of torch."""
-    return convert_output(value, lambda own: convert_to_array(own) if isinstance(own, torch.Tensor) else str(own))
+    return convert_output(value, lambda item: convert_to_array(item) if isinstance(item, torch.Tensor) else str(item))
 
 
 def convert_to_array(tensor: torch.Tensor) -> Array:

@@ -30,7 +30,6 @@ from probe_pytorch.precheck.raising import (
 from probe_pytorch.precheck.random_tensors import create_generator
 from probe_pytorch.precheck.rebuild import Arguments, Rebuilder
 from probe_pytorch.precheck.rules import rules
-from probe_pytorch.precheck.saved_results import perturb_attention
 
 JUDGED_DTYPES = (torch.float32, *HALVES)
 """Dtypes whose results are computed again; there is none above float64 to compute its results in."""
@@ -152,10 +151,7 @@ def replay(call: RecordedCall, plan: ReplayPlan, rebuilder: RecordedRebuilder, s
     with torch.set_grad_enabled(with_gradients):
         sources = list_sources((*side.positional, *side.keywords.values()))
         first_new = compat.get_sequence_number()
-        side.output = function(*side.positional, **side.keywords)
-        if side.output is None and side.positional:  # the function overwrites its argument instead
-            side.output = side.positional[0]
-        outputs = tuple(side.output) if isinstance(side.output, tuple) else (side.output,)
+        outputs = _run_forward(function, side)
         forward = _pair_results(recorded, list(_iterate_leaves(outputs)))
         if call.backward is None:
             return Replay(forward)
@@ -165,15 +161,27 @@ def replay(call: RecordedCall, plan: ReplayPlan, rebuilder: RecordedRebuilder, s
             attach_api(outputs, sources, lambda: _create_receiver(collected), first_new)
             with raise_memory_errors():
                 backward = _replay_backward(call, side, rebuilder, raising, plan, collected, gradients)
-            if not plan.is_ours and not has_single_node(outputs, sources):
-                doubts = [PARTIAL_GRADIENT] * len(doubts)
-            if isinstance(backward, tuple):
-                backward = tuple(pair._replace(doubt=doubts[int(pair.name[7:])]) for pair in backward)
-            return Replay(forward, backward)
         except (Unbuildable, MemoryError) as error:
             return Replay(forward, format_one_line(error).removesuffix(" SKIP."))
         except Exception as error:  # torch may raise anything; the forward is judged nevertheless
             return Replay(forward, f"cannot be computed alone: {format_one_line(error)}")
+    if isinstance(backward, str):
+        return Replay(forward, backward)
+    is_partial = not plan.is_ours and not has_single_node(outputs, sources)
+    return Replay(forward, tuple(_add_doubt(pair, doubts, is_partial=is_partial) for pair in backward))
+
+
+def _run_forward(function: Callable[..., Any], side: CallSide) -> tuple[Any, ...]:
+    """Run a function, set the output of its side, and return the outputs as a tuple."""
+    side.output = function(*side.positional, **side.keywords)
+    if side.output is None and side.positional:  # the function overwrites its argument instead
+        side.output = side.positional[0]
+    return tuple(side.output) if isinstance(side.output, tuple) else (side.output,)
+
+
+def _add_doubt(pair: RecomputedResult, doubts: Sequence[str], *, is_partial: bool) -> RecomputedResult:
+    """Return a gradient with the reason why it may differ from the recorded one."""
+    return pair._replace(doubt=PARTIAL_GRADIENT if is_partial else doubts[int(pair.name[7:])])
 
 
 def _replay_backward(
@@ -325,3 +333,31 @@ def perturb_call(
     if api == ATTENTION and result_dtypes:
         function = perturb_attention(function, compute_rounding(result_dtypes[0]), generator)
     return function, Arguments(positional, keywords), change
+
+
+# -- backwards that read a rounded result of their forward (docs/explain.md#yardstick) --------------
+
+
+def perturb_attention(function: Callable[..., Any], unit: float, generator: torch.Generator) -> Callable[..., Any]:
+    """Return attention whose backward reads an output that is moved by a random part of its rounding.
+
+    Fused kernels take the gradient of the scores, ``p (dp - d)``, with ``d = sum(gradient * output)`` of the
+    output that the forward rounded. A term with the value zero adds what the change of ``d`` makes of the
+    gradients: ``-d`` times the derivative of ``sum(p * scores)`` with constant ``p``, where
+    ``sum(p * scores)`` is the scaled product of a query and the mean of the keys by its weights.
+
+    Args:
+        function: ``scaled_dot_product_attention``.
+        unit: The largest relative change by rounding the output.
+        generator: The source of random numbers.
+    """
+
+    def run_attention(query: Any, key: Any, value: Any, *rest: Any, **keywords: Any) -> Any:
+        output = function(query, key, value, *rest, **keywords)
+        mean = function(query.detach(), key.detach(), key, *rest, **keywords)
+        scale = keywords.get("scale")
+        scores = (query * mean).sum(-1, keepdim=True) * (query.shape[-1] ** -0.5 if scale is None else scale)
+        part = torch.rand(output.shape, generator=generator, dtype=output.dtype).mul_(2 * unit).sub_(unit)
+        return output - output.detach() * part * (scores - scores.detach())
+
+    return run_attention

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
+from functools import partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from probe_pytorch.precheck.execution import CallSide
     from probe_pytorch.precheck.memory import MemoryNeed
+    from probe_pytorch.precheck.prepared_call import PreparedCall
     from probe_pytorch.precheck.raising import DtypeConversion
     from probe_pytorch.precheck.rebuild import Arguments
     from probe_pytorch.precheck.replay import RecordedRebuilder
@@ -76,8 +78,7 @@ class PyTorchRunner:
             raise UserError(
                 "Running APIs needs torch, which is not installed.", "Install it: pip install torch"
             ) from None
-        from probe_pytorch.precheck.devices import select_device
-        from probe_pytorch.precheck.memory import MemoryEstimator
+        from probe_pytorch.precheck.memory import MemoryEstimator, select_device
         from probe_pytorch.precheck.rebuild import Rebuilder, load_any
 
         torch.set_num_threads(options.threads)
@@ -102,73 +103,47 @@ class PyTorchRunner:
             Unbuildable: An argument cannot be rebuilt.
         """
         from probe_pytorch.precheck.error_data import ReproductionData
-        from probe_pytorch.precheck.execution import create_side, run_forward
-        from probe_pytorch.precheck.outputs import convert_to_arrays
+        from probe_pytorch.precheck.prepared_call import PreparedCall, derive_call_seed
         from probe_pytorch.precheck.preparing import restore_arguments, turn_off_randomness
-        from probe_pytorch.precheck.raising import find_conversion, iterate_tensors, narrow_to_autocast
-        from probe_pytorch.precheck.random_tensors import create_generator
+        from probe_pytorch.precheck.raising import iterate_tensors, narrow_to_autocast
 
         api = call.api
         if api in rules("not_run"):
             raise NotRun(describe_unlisted(call.name))
-        spec = self._references.get(call.name.rpartition(".")[0])
-        reference = None if spec is None else spec.make()
-        function, bench_function, notes = self._find_functions(call, reference)
+        reference = self._create_reference(call)
+        function, reference_function, notes = self._find_functions(call, reference)
         arguments = self._rebuilder.rebuild_arguments(call)
         notes += turn_off_randomness(api, arguments)
         restore_arguments(api, arguments, call)
         with_gradients = call.backward is not None and "out" not in arguments.keywords
-        self._limit_memory(call, bench_function, arguments, with_gradients)
-        seed = create_generator(self._options.seed, call.name).initial_seed() % (1 << 62)
+        self._limit_memory(call, reference_function, arguments, with_gradients)
+        seed = derive_call_seed(self._options.seed, call.name)
+        prepared = PreparedCall(call, reference, function, reference_function, arguments, seed, with_gradients)
 
-        device, autocast = self._run_device(call, function, arguments, with_gradients, seed)
-        is_narrow = any(tensor.dtype is autocast for tensor in iterate_tensors(device.output))
-        raising = find_conversion(api, arguments, autocast, is_narrow)
-        import torch
-
-        bench = create_side(arguments, torch.device("cpu"), raising, with_gradients)
-        run_forward(bench_function, bench, api, None, torch.device("cpu"), seed)
+        device, autocast = self._run_device(prepared)
+        conversion = prepared.find_conversion(device, autocast)
+        bench = prepared.run_function(reference_function, arguments, conversion)
         outputs = Outputs(
-            bench=convert_to_arrays(bench.output), device=convert_to_arrays(narrow_to_autocast(device.output, autocast))
+            bench=prepared.select_outputs(bench.output),
+            device=prepared.select_outputs(narrow_to_autocast(device.output, autocast)),
         )
-        compared = getattr(reference, "compare_outputs", None)
-        if compared is not None:
-            outputs = _select_outputs(outputs, compared)
-        chosen = getattr(reference, "grad_output", None)
         backward: Outputs | Skipped | None
         try:
-            backward, gradients, of_device, of_bench = self._run_backward(
-                call, arguments, device, bench, autocast, chosen
-            )
+            backward, gradients, of_device, of_bench = self._run_backward(prepared, device, bench, autocast)
         except Exception as error:  # torch may raise anything; the forward is judged nevertheless
             backward, gradients, of_device, of_bench = Skipped(format_one_line(error)), (), None, None
         reproduction_data = ReproductionData(
-            arguments, gradients, device, bench, of_device, of_bench, raising, autocast, reference is not None
+            arguments, gradients, device, bench, of_device, of_bench, conversion, autocast, reference is not None
         )
-
-        def run_perturbed() -> Outcome:
-            from probe_pytorch.precheck.execution import run_backward
-            from probe_pytorch.precheck.replay import perturb_call
-
-            result_dtypes = [tensor.dtype for tensor in iterate_tensors(device.output)]
-            generator = create_generator(self._options.seed, f"{call.name}/moved")
-            function, parts, change = perturb_call(api, bench_function, arguments, raising, result_dtypes, generator)
-            side = create_side(parts, torch.device("cpu"), change, with_gradients)
-            run_forward(function, side, api, None, torch.device("cpu"), seed)
-            result = convert_to_arrays(side.output)
-            outputs = (
-                Outputs(result, result) if compared is None else _select_outputs(Outputs(result, result), compared)
-            )
-            if not gradients:
-                return Outcome(outputs)
-            numbers, output_gradients = zip(*gradients)
-            input_gradients = convert_to_arrays(
-                run_backward(side, numbers, [change.convert_tensor(gradient) for gradient in output_gradients])
-            )
-            return Outcome(outputs, Outputs(input_gradients, input_gradients))
-
+        result_dtypes = [tensor.dtype for tensor in iterate_tensors(device.output)]
+        run_perturbed = partial(prepared.run_perturbed, conversion, result_dtypes, gradients, self._options.seed)
         is_random = rules.is_random(api, arguments.keywords)
         return Outcome(outputs, backward, is_random, notes, reproduction_data, moved=run_perturbed)
+
+    def _create_reference(self, call: Call) -> Any:
+        """Return the definition of a plugin for an API; None if there is none."""
+        spec = self._references.get(call.name.rpartition(".")[0])
+        return None if spec is None else spec.make()
 
     @raise_memory_errors()
     def replay(self, call: Call, *, moved: bool = False) -> Replay:
@@ -182,24 +157,21 @@ class PyTorchRunner:
             NotRun: Nothing is known to expect of the call, for example because it draws random numbers.
             Unbuildable: An input cannot be rebuilt, for example because its values were not recorded.
         """
+        from probe_pytorch.precheck.prepared_call import PreparedCall
         from probe_pytorch.precheck.preparing import (
             draws_random_numbers,
             list_recorded_dtypes,
-            read_recorded_keywords,
             restore_arguments,
             turn_off_randomness,
         )
         from probe_pytorch.precheck.raising import iterate_tensors, list_autocast_candidates
-        from probe_pytorch.precheck.rebuild import load_any
-        from probe_pytorch.precheck.replay import RANDOM, UNINITIALIZED_MEMORY, RecordedRebuilder, ReplayPlan, replay
+        from probe_pytorch.precheck.replay import RANDOM, UNINITIALIZED_MEMORY, ReplayPlan, replay
 
         api = call.api
         if api in rules("not_run") and api != "to":
             raise NotRun(UNINITIALIZED_MEMORY)
-        if "dropout" not in api and rules.is_random(api, read_recorded_keywords(call)):  # before tensors are read
-            raise NotRun(RANDOM)
-        spec = self._references.get(call.name.rpartition(".")[0])
-        reference = None if spec is None else spec.make()
+        _refuse_random(call, RANDOM)
+        reference = self._create_reference(call)
         function, bench_function, _ = self._find_functions(call, reference)
 
         def prepare(arguments: Arguments) -> None:
@@ -214,23 +186,29 @@ class PyTorchRunner:
         def find_autocast(arguments: Arguments) -> tuple[torch.dtype | None, bool]:
             if list_autocast_candidates(arguments, list_recorded_dtypes(call)) == [None]:
                 return None, False
-            side, autocast = self._run_device(call, function, arguments, False, 0)
+            side, autocast = self._run_device(PreparedCall(call, reference, function, bench_function, arguments, 0))
             return autocast, any(tensor.dtype is autocast for tensor in iterate_tensors(side.output))
 
-        chosen = getattr(reference, "grad_output", None)
         plan = ReplayPlan(
             bench_function,
             find_autocast,
             prepare,
             getattr(reference, "compare_outputs", None),
-            rules("gradient_of_output").get(api) if chosen is None else chosen,
+            _find_gradient_output(call, reference),
             self._options.is_ours,
             limit_memory,
         )
+        return replay(call, plan, self._load_exact_rebuilder(), self._options.seed if moved else None)
+
+    def _load_exact_rebuilder(self) -> RecordedRebuilder:
+        """Return the builder of exactly the recorded arguments, which is created once."""
+        from probe_pytorch.precheck.rebuild import load_any
+        from probe_pytorch.precheck.replay import RecordedRebuilder
+
         if self._exact is None:
             directory = self._options.dump.parent / TENSOR_DIRECTORY
             self._exact = RecordedRebuilder(stored_in(directory, load_any), self._options.seed, get_max_input_bytes())
-        return replay(call, plan, self._exact, self._options.seed if moved else None)
+        return self._exact
 
     @raise_memory_errors()
     def run_sent(self, call: Call, tensors: Callable[[Value], np.ndarray[Any, Any]]) -> tuple[Outcome, Any]:
@@ -240,62 +218,44 @@ class PyTorchRunner:
             NotRun: The call is of an API that is not run, or draws random numbers.
             Unbuildable: An argument or an output was sent without its data, or cannot be read.
         """
-        import torch
-
-        from probe_pytorch.precheck.execution import create_side, run_forward
         from probe_pytorch.precheck.outputs import convert_to_arrays
+        from probe_pytorch.precheck.prepared_call import PreparedCall, derive_call_seed
         from probe_pytorch.precheck.preparing import (
+            RANDOM,
+            arrange_leaves,
             draws_random_numbers,
-            read_recorded_keywords,
+            list_sent_outputs,
             restore_arguments,
             turn_off_randomness,
         )
-        from probe_pytorch.precheck.raising import find_conversion, iterate_tensors, narrow_to_autocast
-        from probe_pytorch.precheck.random_tensors import create_generator
-        from probe_pytorch.precheck.replay import RecordedRebuilder, perturb_call
-        from probe_pytorch.precheck.sent import RANDOM, arrange_leaves, list_sent_outputs
+        from probe_pytorch.precheck.raising import narrow_to_autocast
+        from probe_pytorch.precheck.replay import RecordedRebuilder
 
         api = call.api
         if api in rules("not_run"):
             raise NotRun(describe_unlisted(call.name))
-        if "dropout" not in api and rules.is_random(api, read_recorded_keywords(call)):  # before tensors are read
-            raise NotRun(RANDOM)
-        spec = self._references.get(call.name.rpartition(".")[0])
-        reference = None if spec is None else spec.make()
-        function, bench_function, notes = self._find_functions(call, reference)
+        _refuse_random(call, RANDOM)
+        reference = self._create_reference(call)
+        function, reference_function, notes = self._find_functions(call, reference)
         rebuilder = RecordedRebuilder(tensors, self._options.seed, get_max_input_bytes())
         arguments = rebuilder.rebuild_arguments(call)
         if draws_random_numbers(api, arguments) or turn_off_randomness(api, arguments):
             raise NotRun(RANDOM)
         restore_arguments(api, arguments, call)
-        self._limit_memory(call, bench_function, arguments, False)
+        self._limit_memory(call, reference_function, arguments, False)
         sent = list_sent_outputs(call, rebuilder)
-        seed = create_generator(self._options.seed, call.name).initial_seed() % (1 << 62)
-        device, autocast = self._run_device(call, function, arguments, False, seed, as_recorded=True)
-        is_narrow = any(tensor.dtype is autocast for tensor in iterate_tensors(device.output))
-        raising = find_conversion(api, arguments, autocast, is_narrow)
-        cpu = torch.device("cpu")
-        compared = getattr(reference, "compare_outputs", None)
-
-        def compute(function: Callable[..., Any], arguments: Arguments, change: DtypeConversion) -> Any:
-            side = create_side(arguments, cpu, change, False)
-            run_forward(function, side, api, None, cpu, seed, as_recorded=True)
-            return select_outputs(convert_to_arrays(side.output))
-
-        def run_perturbed() -> Outcome:
-            generator = create_generator(self._options.seed, f"{call.name}/moved")
-            result = compute(*perturb_call(api, bench_function, arguments, raising, (), generator))
-            return Outcome(Outputs(result, result))
-
-        def select_outputs(value: Any) -> Any:
-            return value if compared is None else _select_outputs(Outputs(value, value), compared).bench
-
-        device_output = convert_to_arrays(narrow_to_autocast(device.output, autocast))
-        outputs = Outputs(compute(bench_function, arguments, raising), select_outputs(device_output))
-        sent_output = select_outputs(
-            arrange_leaves(convert_to_arrays(narrow_to_autocast(sent, autocast)), device_output)
+        seed = derive_call_seed(self._options.seed, call.name)
+        prepared = PreparedCall(call, reference, function, reference_function, arguments, seed, as_recorded=True)
+        device, autocast = self._run_device(prepared)
+        conversion = prepared.find_conversion(device, autocast)
+        device_output = narrow_to_autocast(device.output, autocast)
+        bench_output = prepared.run_function(reference_function, arguments, conversion).output
+        outputs = Outputs(prepared.select_outputs(bench_output), prepared.select_outputs(device_output))
+        sent_arrays = arrange_leaves(
+            convert_to_arrays(narrow_to_autocast(sent, autocast)), convert_to_arrays(device_output)
         )
-        return Outcome(outputs, notes=notes, moved=run_perturbed), sent_output
+        run_perturbed = partial(prepared.run_perturbed, conversion, (), (), self._options.seed)
+        return Outcome(outputs, notes=notes, moved=run_perturbed), prepared.select_arrays(sent_arrays)
 
     def _need(
         self,
@@ -341,38 +301,29 @@ class PyTorchRunner:
             return instead, function if reference is None else reference.forward, ()
         return function, function if reference is None else reference.forward, ()
 
-    def _run_device(
-        self,
-        call: Call,
-        function: Callable[..., Any],
-        arguments: Arguments,
-        with_gradients: bool,
-        seed: int,
-        *,
-        as_recorded: bool = False,
-    ) -> tuple[CallSide, torch.dtype | None]:
+    def _run_device(self, prepared: PreparedCall) -> tuple[CallSide, torch.dtype | None]:
         """Run a call on the device, under autocast if only that gives the recorded dtypes of its outputs.
 
         Autocast is also used if the backward fails without it.
         """
-        from probe_pytorch.precheck.execution import create_side, has_backward, run_forward
+        from probe_pytorch.precheck.execution import has_backward
         from probe_pytorch.precheck.preparing import list_recorded_dtypes
         from probe_pytorch.precheck.raising import DtypeConversion, iterate_tensors, list_autocast_candidates
 
-        recorded = list_recorded_dtypes(call)
+        function, arguments = prepared.function, prepared.arguments
+        recorded = list_recorded_dtypes(prepared.call)
         candidates = list_autocast_candidates(arguments, recorded)
         failure: Exception | None = None
         fallback: tuple[CallSide, torch.dtype | None] | None = None
         for autocast in candidates:
-            side = create_side(arguments, self._device, DtypeConversion(), with_gradients)
             try:
-                run_forward(function, side, call.api, autocast, self._device, seed, as_recorded=as_recorded)
+                side = prepared.run_function(function, arguments, DtypeConversion(), self._device, autocast)
             except Exception as error:
                 failure = failure or error
                 continue
             dtypes = [t.dtype for t in iterate_tensors(side.output) if t.is_floating_point()]
             is_alike = not recorded or dtypes[: len(recorded)] == recorded
-            if len(candidates) == 1 or (is_alike and (not with_gradients or has_backward(side))):
+            if len(candidates) == 1 or (is_alike and (not prepared.with_gradients or has_backward(side))):
                 return side, autocast
             fallback = fallback or (side, autocast)
         if fallback is None:
@@ -382,30 +333,29 @@ class PyTorchRunner:
 
     @raise_memory_errors()
     def _run_backward(
-        self,
-        call: Call,
-        arguments: Arguments,
-        device: CallSide,
-        bench: CallSide,
-        autocast: torch.dtype | None,
-        grad_output: int | None,
+        self, prepared: PreparedCall, device: CallSide, bench: CallSide, autocast: torch.dtype | None
     ) -> tuple[Outputs | Skipped | None, tuple[tuple[int, Any], ...], Any, Any]:
+        """Run the backward of both sides.
+
+        Returns:
+            The gradients of both sides as arrays, or the reason for skipping them; the gradients of the outputs
+            with the numbers of the outputs; the gradients of the device and of the reference as tensors.
+        """
         from probe_pytorch.precheck.execution import pair_gradients, run_backward
         from probe_pytorch.precheck.outputs import convert_to_arrays
         from probe_pytorch.precheck.raising import iterate_tensors, narrow_to_autocast
 
+        call = prepared.call
         if call.backward is None:
             return None, (), None, None
-        if "out" in arguments.keywords:
+        if "out" in prepared.arguments.keywords:
             return Skipped(OUT), (), None, None
         if call.api in rules("no_backward"):
             return Skipped(NO_BACKWARD), (), None, None
         recorded = self._rebuilder.rebuild_gradients(call)
         if all(gradient is None for gradient in recorded):
             return Skipped(NO_RECORDED_GRADIENT_TEXT), (), None, None
-        if grad_output is None:
-            grad_output = rules("gradient_of_output").get(call.api)
-        outputs, chosen = pair_gradients(device, recorded, grad_output)
+        outputs, chosen = pair_gradients(device, recorded, _find_gradient_output(call, prepared.reference))
         if not outputs:
             return Skipped(NO_GRADIENT_TEXT), (), None, None
         flat = list(iterate_tensors(device.output))
@@ -416,8 +366,7 @@ class PyTorchRunner:
             if gradient.shape != flat[i].shape:  # for example after indexing by a random mask
                 gradient = self._rebuilder.draw_gradient(call, k, flat[i].shape)
             gradients.append(gradient)
-        of_device = run_backward(device, outputs, gradients)
-        of_bench = run_backward(bench, outputs, gradients)
+        of_device, of_bench = run_backward(device, outputs, gradients), run_backward(bench, outputs, gradients)
         results = Outputs(
             bench=convert_to_arrays(of_bench), device=convert_to_arrays(narrow_to_autocast(of_device, autocast))
         )
@@ -435,8 +384,18 @@ class PyTorchRunner:
         return str(save(call, outcome.kept, self._options.error_directory, self._device))
 
 
-def _select_outputs(outputs: Outputs, numbers: tuple[int, ...]) -> Outputs:
-    return Outputs(*([side[i] for i in numbers] if isinstance(side, list) else side for side in outputs))
+def _find_gradient_output(call: Call, reference: Any) -> int | None:
+    """Return the number of the output whose gradient was recorded; None if that is every output."""
+    number: int | None = getattr(reference, "grad_output", None)
+    return rules("gradient_of_output").get(call.api) if number is None else number
+
+
+def _refuse_random(call: Call, reason: str) -> None:
+    """Raise NotRun for a call that draws random numbers, before its tensors are read."""
+    from probe_pytorch.precheck.preparing import read_recorded_keywords
+
+    if "dropout" not in call.api and rules.is_random(call.api, read_recorded_keywords(call)):
+        raise NotRun(reason)
 
 
 def reference_specs() -> dict[str, Any]:

@@ -6,8 +6,8 @@ from typing import Any
 
 from probe_recording.capture.gathering import report_gradients
 from probe_recording.sessions.session import Session
-from probe_recording.values.entry import Entry
 from probe_recording.values.leaves import Tree
+from probe_recording.values.tensor_store import Entry
 
 
 class Backward:
@@ -53,7 +53,7 @@ class Backward:
             if gradient is not None or last:
                 self._take(side, position, gradient, last)
         except Exception as error:
-            session.failed("backward", self._key, error)
+            session.log_failure("backward", self._key, error)
 
     def take_node(self, outputs: tuple[Any, ...], inputs: tuple[Any, ...]) -> None:
         """Record the gradients of a graph node, which are all gradients of the call; a hook for the node.
@@ -69,7 +69,7 @@ class Backward:
             if not self._takes_together(outputs, inputs):
                 report_gradients(self, outputs, inputs)
         except Exception as error:
-            session.failed("backward", self._key, error)
+            session.log_failure("backward", self._key, error)
 
     def _takes_together(self, outputs: tuple[Any, ...], inputs: tuple[Any, ...]) -> bool:
         """Record all gradients at once, which is faster; return False if they must be taken one by one."""

@@ -133,20 +133,14 @@ class CallRecorder(Generic[S]):
                 with session.quiet():
                     if self._inputs and is_recorded:
                         save = session.save_for(name, self.outputs_may_change or in_place)
-                        fields, collector = call.fields, session.collector
-                        texts = None
-                        if save is None and not changes_leaves:
-                            texts = collector.encode_groups(args, kwargs)
-                        if texts is not None:
-                            fields["input_args"], fields["input_kwargs"] = texts
-                        else:
-                            fields["input_args"] = collector.arguments(args, f"{name}.input", save)
-                            fields["input_kwargs"] = collector.keywords(kwargs, f"{name}.kwargs", save)
+                        call.fields.update(
+                            session.collector.inputs(name, args, kwargs, save, may_encode=not changes_leaves)
+                        )
                     if self._backward:
                         self._take_sources(call, (*args, *kwargs.values()))
             return call
         except Exception as error:  # the call itself must go on whatever the recorder's error
-            session.failed("forward input", name, error)
+            session.log_failure("forward input", name, error)
             return None
 
     def end(self, call: RunningCall, result: Any, *, is_uninitialized: bool = False) -> None:
@@ -165,10 +159,7 @@ class CallRecorder(Generic[S]):
                 if self._values and self._outputs and call.is_recorded:
                     save = session.save_for(name, self.outputs_may_change)
                     shown = _drop_values(outputs) if is_uninitialized else outputs
-                    texts = session.collector.encode_groups(shown) if save is None else None
-                    call.fields["output"] = (
-                        session.collector.arguments(shown, f"{name}.output", save) if texts is None else texts[0]
-                    )
+                    call.fields["output"] = session.collector.outputs(name, shown, save)
                 if self._values and self._is_recompute(call.stack):
                     call.fields["is_recompute"] = True
                 if call.is_recorded and ("forward" in session.config.directions or not self._values):
@@ -176,7 +167,7 @@ class CallRecorder(Generic[S]):
                 if self._backward:
                     self._expect_gradients(call, outputs)
         except Exception as error:  # the call's result must be returned whatever the recorder's error
-            session.failed("forward output", name, error)
+            session.log_failure("forward output", name, error)
 
     # -- to be overridden for a framework -------------------------------------------------
 

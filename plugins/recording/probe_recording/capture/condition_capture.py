@@ -47,7 +47,7 @@ class ConditionCapture(Capture[Session]):
         """Return the framework's settings that may change numbers."""
         return {}
 
-    def model_settings(self, model: Any) -> dict[str, Fact]:
+    def read_model_settings(self, model: Any) -> dict[str, Fact]:
         """Return the settings of a model that may change numbers."""
         return {"training": getattr(model, "training", None)}
 
@@ -63,7 +63,7 @@ class ConditionCapture(Capture[Session]):
         """Return the random seed that was set last, of each of the framework's generators that reports it."""
         return {}
 
-    def data_position(self) -> dict[str, Fact]:
+    def read_data_position(self) -> dict[str, Fact]:
         """Return the position of the program in its data."""
         return {}
 
@@ -90,7 +90,7 @@ class ConditionCapture(Capture[Session]):
         self.session, self._has_forward = session, False
         self._run_guarded("start", self.record_start)
 
-    def model_called(self, model: Any, args: Any, kwargs: Mapping[str, Any]) -> None:
+    def record_first_call(self, model: Any, args: Any, kwargs: Mapping[str, Any]) -> None:
         """Record what holds when the first model of the step is called, and the batch that it receives."""
         session = self.session
         if session is None or not session.active or self._has_forward:
@@ -115,8 +115,8 @@ class ConditionCapture(Capture[Session]):
     def record_model_call(self, conditions: Conditions, model: Any, args: Any, kwargs: Mapping[str, Any]) -> None:
         """Record what holds when a model is called, and the batch that it receives."""
         self._sample(conditions, "forward")
-        conditions.add_facts("numerics", {**self.read_numerics(), **self.model_settings(model)})
-        conditions.add_facts("data", self.data_position())
+        conditions.add_facts("numerics", {**self.read_numerics(), **self.read_model_settings(model)})
+        conditions.add_facts("data", self.read_data_position())
         self.hash_batch(conditions, args, kwargs)
 
     def record_end(self, conditions: Conditions) -> None:
@@ -143,7 +143,7 @@ class ConditionCapture(Capture[Session]):
             with session.quiet(), session.lock:
                 record(session.conditions)
         except Exception as error:  # the program must go on whatever the recorder's error
-            session.failed("conditions", point, error)
+            session.log_failure("conditions", point, error)
 
 
 def new_condition_capture(framework: str) -> ConditionCapture:

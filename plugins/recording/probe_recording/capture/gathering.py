@@ -162,3 +162,88 @@ class _InputsHook:
         share = self._gathering.share
         for position, place in self._places:
             share(place, gradients[position] if position < len(gradients) else None)
+
+
+# -- the search of a call's nodes, for frameworks whose tensors have ``grad_fn`` and ``output_nr`` ---
+
+Node = Any
+"""A node of the autograd graph."""
+
+MAX_VISITED_NODES = 1_000_000
+
+
+class GradientSource:
+    """The place in the graph that receives the gradient of an input: a node and a position, or a leaf.
+
+    It is created before the call, because an in-place call moves its input to another node.
+    """
+
+    __slots__ = ("leaf", "node", "position")
+
+    def __init__(self, tensor: Any) -> None:
+        self.node: Node = tensor.grad_fn
+        self.position: int = tensor.output_nr
+        self.leaf = id(tensor) if self.node is None else 0
+
+
+def hook_call_nodes(
+    gatherer: GradientGatherer,
+    outputs: Sequence[tuple[int, Any]],
+    sources: Sequence[GradientSource],
+    may_enter: Callable[[Node], bool],
+    register: Callable[[Any, Callable[[Any], None]], Any],
+) -> None:
+    """Install hooks that pass the gradients of a call to a gatherer.
+
+    Args:
+        gatherer: The gatherer, for as many inputs as there are sources.
+        outputs: The outputs of the call that have a node, each with its position.
+        sources: The sources of the inputs.
+        may_enter: Returns True for a node that the call may have created, whose edges are searched.
+        register: Installs a hook for the gradient of a tensor.
+    """
+    numbers = {(id(source.node), source.position): i for i, source in enumerate(sources) if source.node is not None}
+    roots: list[Node] = []
+    for position, tensor in outputs:
+        number = numbers.get((id(tensor.grad_fn), tensor.output_nr), -1)
+        if number < 0:
+            roots.append(tensor.grad_fn)
+        register(tensor, gatherer.output(position, number))
+    for node, places in _find_edges(roots, sources, may_enter).items():
+        node.register_hook(gatherer.inputs(places))
+
+
+def _find_edges(
+    roots: list[Node], sources: Sequence[GradientSource], may_enter: Callable[[Node], bool]
+) -> dict[Node, list[tuple[int, int]]]:
+    """Return the nodes whose edges lead to inputs: (position of the edge, number of the input) of each."""
+    wanted: dict[Node, dict[int, int]] = {}
+    leaves: dict[int, int] = {}
+    for i, source in enumerate(sources):  # the first input of several that are the same tensor
+        if source.node is not None:
+            wanted.setdefault(source.node, {}).setdefault(source.position, i)
+        else:
+            leaves.setdefault(source.leaf, i)
+    edges: dict[Node, list[tuple[int, int]]] = {}
+    visited = set(roots)
+    waiting = list(visited)
+    while waiting and len(visited) < MAX_VISITED_NODES:
+        node = waiting.pop()
+        for position, (following, number) in enumerate(node.next_functions):
+            if following is None:
+                continue
+            place = wanted[following].get(number) if following in wanted else None
+            if place is None:
+                if following in visited:
+                    continue
+                variable = getattr(following, "variable", None)
+                if variable is not None:
+                    place = leaves.get(id(variable))
+                    if place is None:
+                        continue
+            if place is not None:
+                edges.setdefault(node, []).append((position, place))
+            elif may_enter(following):
+                visited.add(following)
+                waiting.append(following)
+    return edges

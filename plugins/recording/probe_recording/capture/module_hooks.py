@@ -6,13 +6,14 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from probe_recording.capture.threads import Threads
 from probe_recording.sessions.session import Session
 from probe_recording.sites import Stack, stack_of
-from probe_recording.values.entry import Entry
 from probe_recording.values.leaves import Tree
+from probe_recording.values.tensor_store import Entry
 
 S = TypeVar("S", bound=Session)
 
@@ -170,17 +171,11 @@ class ModuleHooks(ABC, Generic[S]):
             with session.quiet():
                 if is_recorded and session.wants("forward", "input"):
                     save = session.save_for(name, may_change=True)
-                    fields, collector = running.fields, session.collector
-                    texts = collector.encode_groups(args, kwargs) if save is None else None
-                    if texts is not None:
-                        fields["input_args"], fields["input_kwargs"] = texts
-                    else:
-                        fields["input_args"] = collector.arguments(args, f"{name}.input", save)
-                        fields["input_kwargs"] = collector.keywords(kwargs, f"{name}.kwargs", save)
+                    running.fields.update(session.collector.inputs(name, args, kwargs, save))
                 if "backward" in session.config.directions:
                     self._take_sources(running, (*args, *kwargs.values()))
         except Exception as error:  # the forward itself must go on whatever the recorder's error
-            session.failed("module input", name, error)
+            session.log_failure("module input", name, error)
 
     def _end_forward(self, module: Any, *rest: Any) -> None:
         """Record the output of a forward that returned or raised; the output is the last of ``rest``."""
@@ -202,7 +197,7 @@ class ModuleHooks(ABC, Generic[S]):
             with session.quiet():
                 self._record(session, running, output)
         except Exception as error:  # the forward's output must be returned whatever the recorder's error
-            session.failed("module output", name, error)
+            session.log_failure("module output", name, error)
 
     def _pop_running(self, module: Any) -> RunningModule | None:
         """Remove the module from the stack, and modules above it that an exception left there."""
@@ -242,10 +237,7 @@ class ModuleHooks(ABC, Generic[S]):
         collector = session.collector
         if session.wants("forward", "output"):
             outputs = output if type(output) is tuple else (output,)
-            texts = collector.encode_groups(outputs) if save is None else None
-            running.fields["output"] = (
-                collector.arguments(outputs, f"{name}.output", save) if texts is None else texts[0]
-            )
+            running.fields["output"] = collector.outputs(name, outputs, save)
         if "forward" in session.config.directions:
             running.fields["parameters"] = {
                 key: collector.tree(parameter, f"{name}.parameters.{key}", save)
@@ -269,18 +261,11 @@ class ModuleHooks(ABC, Generic[S]):
         """Watch the gradient of each parameter, once for each module that holds it."""
         for key, parameter in self._iterate_direct_parameters(module):
             if parameter.requires_grad:
-                arrived = self._create_receiver(f"{self.scope}.{name}.parameters_grad", key)
-                self._handles.append(self._hook_gradient(parameter, arrived))
-
-    def _create_receiver(self, record: str, key: str) -> Callable[[Any], None]:
-        """Return a callback that writes the gradient of a parameter into its record."""
-
-        def receive_gradient(gradient: Any) -> None:
-            self._record_gradient(record, key, gradient)
-
-        return receive_gradient
+                receive = partial(self._record_gradient, f"{self.scope}.{name}.parameters_grad", key)
+                self._handles.append(self._hook_gradient(parameter, receive))
 
     def _record_gradient(self, record: str, key: str, gradient: Any) -> None:
+        """Write the gradient of a parameter into its record."""
         session = self.session
         entry = self._gradients.get(record)
         if session is None or not session.active or entry is None:
@@ -291,4 +276,4 @@ class ModuleHooks(ABC, Generic[S]):
                 entry.fields[key] = [session.collector.tree(gradient, f"{record}.{key}", save)]
             session.note_arrival(entry)
         except Exception as error:  # the backward must go on whatever the recorder's error
-            session.failed("parameter gradient", record, error)
+            session.log_failure("parameter gradient", record, error)

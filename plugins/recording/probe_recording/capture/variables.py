@@ -7,8 +7,8 @@ from typing import Any
 
 from probe_recording.sessions.session import Session
 from probe_recording.settings.config import ConfigWarning
-from probe_recording.values.entry import Entry
 from probe_recording.values.leaves import Tree
+from probe_recording.values.tensor_store import Entry
 
 
 def save_variable(session: Session, variable: Any, name: str, backward: bool) -> None:
@@ -38,7 +38,7 @@ def save_variable(session: Session, variable: Any, name: str, backward: bool) ->
         if backward:
             _Gradients(session, name, number).expect(variable)
     except Exception as error:
-        session.failed("save", key, error)
+        session.log_failure("save", key, error)
 
 
 class _Gradients:
@@ -92,4 +92,4 @@ class _Gradients:
                 place[path[-1]] = leaf
             session.note_arrival(self._entry)
         except Exception as error:
-            session.failed("save", self._key, error)
+            session.log_failure("save", self._key, error)

@@ -6,11 +6,9 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from probe_recording.diff_check.agreement import Agreement
 from probe_recording.diff_check.call_stream import CallStream, GoldenCall, PairedCall
-from probe_recording.diff_check.golden_run import GoldenRun
-from probe_recording.diff_check.golden_step import GoldenStep
-from probe_recording.diff_check.recorded_call import RecordedCall
+from probe_recording.diff_check.golden_run import GoldenRun, GoldenStep
+from probe_recording.diff_check.recorded_call import Agreement, RecordedCall
 
 MAX_UNPAIRED_CALLS = 8
 """Number of calls without a partner whose tensors are held until a later call differs."""
@@ -20,7 +18,7 @@ MAX_CALLS_APART = 32
 
 
 @dataclass(frozen=True, slots=True)
-class KeptCall:
+class StoredCall:
     """A call that keeps its tensors.
 
     Attributes:
@@ -53,7 +51,7 @@ class CallJudge:
 
     Attributes:
         golden: The golden.
-        kept: The calls that keep their tensors.
+        stored_calls: The calls that keep their tensors.
         differing_count: Number of calls among them that differ from their partner.
         compared_count: Number of records that were compared.
         unpaired_count: Number of records without a partner.
@@ -63,7 +61,7 @@ class CallJudge:
 
     def __init__(self, golden: GoldenRun, call_count: int) -> None:
         self.golden = golden
-        self.kept: list[KeptCall] = []
+        self.stored_calls: list[StoredCall] = []
         self.differing_count = self.compared_count = self.unpaired_count = 0
         self.missing_steps: list[int] = []
         self.left_out_count = 0
@@ -194,12 +192,12 @@ class CallJudge:
                 decisions.append(Decision(pair.call.key, False))
                 continue
             self.differing_count += 1
-            decisions += [self._keep(kept) for kept in (*self._unpaired, pair)]
+            decisions += [self._keep(unpaired) for unpaired in (*self._unpaired, pair)]
             self._unpaired.clear()
         return decisions
 
     def _keep(self, pair: PairedCall) -> Decision:
-        self.kept.append(KeptCall(self._step_number, pair.call.key, pair.golden_key))
+        self.stored_calls.append(StoredCall(self._step_number, pair.call.key, pair.golden_key))
         return Decision(pair.call.key, True)
 
     def _drop_unpaired(self, before: int) -> Iterator[Decision]:

@@ -11,9 +11,8 @@ from probe_core.store.names import is_gradient
 from probe_recording.diff_check.call_judge import CallJudge, Decision
 from probe_recording.diff_check.recorded_call import drop_data_names
 from probe_recording.sessions.session import Session
-from probe_recording.values.entry import Entry
 from probe_recording.values.leaves import Save, encode, quote
-from probe_recording.values.tensor_selection import TensorSelection
+from probe_recording.values.tensor_store import Entry, TensorSelection
 
 MAX_COPIED_BYTES = 1 << 30
 """Bytes of copies that may be held; further tensors are not kept."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from probe_recording.keeping.rise import Rise
-from probe_recording.keeping.setting_change import SettingChange
+from probe_recording.keeping.rise import Rise, SettingChange
 from probe_recording.keeping.watched_values import SeriesKind
+from probe_recording.values.leaves import encode_number
 
 SCHEMA = 1
 """Version of the layout; it grows where a reader of an older one would read something wrong."""
@@ -88,9 +87,9 @@ class Event:
             "series": None if trigger.series is None else trigger.series.value,
             "number": trigger.number,
             "name": trigger.name,
-            "value": _number(trigger.value),
-            "usual": _number(trigger.level),
-            "highest": _number(trigger.highest),
+            "value": encode_number(trigger.value),
+            "usual": encode_number(trigger.level),
+            "highest": encode_number(trigger.highest),
             "first": None
             if rise is None
             else {
@@ -99,9 +98,9 @@ class Event:
                 "number": rise.name.number,
                 "name": rise.name.name,
                 "step": rise.step,
-                "value": _number(rise.size),
-                "usual": _number(rise.level),
-                "highest": _number(rise.highest),
+                "value": encode_number(rise.size),
+                "usual": encode_number(rise.level),
+                "highest": encode_number(rise.highest),
             },
             "no_first": None if self.no_rise is None else self.no_rise.value,
             "setting": None
@@ -110,14 +109,10 @@ class Event:
                 "name": self.change.name,
                 "group": self.change.group,
                 "step": self.change.step,
-                "value": _number(self.change.value),
-                "previous": _number(self.change.previous),
+                "value": encode_number(self.change.value),
+                "previous": encode_number(self.change.previous),
             },
             "steps": list(self.steps),
             "observed_steps": self.observed_steps,
             "dropped_for_memory": self.dropped_for_memory,
         }
-
-
-def _number(value: float | None) -> float | str | None:
-    return value if value is None or math.isfinite(value) else str(value)

@@ -12,8 +12,7 @@ from probe_recording.keeping.event import SCHEMA, Cause, Event, NoRise, Trigger
 from probe_recording.keeping.history import History
 from probe_recording.keeping.options import KeepOptions
 from probe_recording.keeping.readings import SCALED_PHASES, QuantityKind, QuantityReading
-from probe_recording.keeping.rise import find_first_rise
-from probe_recording.keeping.setting_change import find_setting_change
+from probe_recording.keeping.rise import find_first_rise, find_setting_change
 from probe_recording.keeping.step_memory import StepRing, StoredStep
 from probe_recording.keeping.watched_values import SeriesKind, WatchedValue
 from probe_recording.run_directory.directory import WATCH_FILE, StepDirectory

@@ -25,8 +25,8 @@ from probe_recording.recorder.recorder_state import RecorderState
 from probe_recording.run_directory.directory import StepDirectory, check_place
 from probe_recording.sessions.session import Session
 from probe_recording.sites import Stack
-from probe_recording.values.entry import Entry
 from probe_recording.values.leaves import Tree
+from probe_recording.values.tensor_store import Entry
 
 S = TypeVar("S", bound=Session)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from probe_core.errors import UserError, suggest_name
+from probe_recording.settings.config import Config
+from probe_recording.settings.destination import parse_byte_count
 
 DEFAULT_BYTES = 256 << 20
 """Bytes that kept steps and the history of their quantities may take."""
@@ -21,9 +22,6 @@ MAX_EVENTS = 100_000
 UNCATCHABLE_SIGNALS = ("SIGKILL", "SIGSTOP")
 CRASH_SIGNALS = ("SIGSEGV", "SIGFPE", "SIGILL", "SIGBUS", "SIGABRT")
 """Signals of a crash, after which no handler of Python runs."""
-
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
-_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +90,7 @@ def _number(name: str, value: Any, largest: int) -> int:
 
 
 def _parse_bytes(name: str, value: Any) -> int:
-    size = value
-    if isinstance(value, str):
-        match = _SIZE.fullmatch(value.strip())
-        size = int(float(match[1]) * _UNITS[match[2].lower()]) if match else None
+    size = parse_byte_count(value) if isinstance(value, str) else value
     if type(size) is not int or size < MIN_BYTES:
         raise UserError(f"{name} must be a size of at least 1 MiB, not {value!r:.40}.", "For example 512MiB.")
     return size
@@ -116,3 +111,25 @@ def _parse_signal(name: str, value: Any) -> signal.Signals:
         hint = f"Did you mean {guess.removeprefix('SIG')}?" if guess else "For example USR1 or TERM."
         raise UserError(f"{name} must be the name of a signal, not {value!r:.40}.", hint)
     return signal_by_name[text]
+
+
+# -- the settings of a recording whose last steps are kept ------------------------------------------
+
+
+def keep_config(config: Config) -> Config:
+    """Return the settings for keeping steps.
+
+    Raises:
+        UserError: The settings select something else than statistics of all steps.
+    """
+    if config.task != "statistics" or config.tensor_names or config.level not in ("L0", "L1", "mix"):
+        raise UserError(
+            f"Keeping steps records statistics at level L0, L1 or mix, not task {config.task} at level "
+            f"{config.level}{' with a tensor_list' if config.tensor_names else ''}.",
+            "Leave the task out, and choose one of these levels.",
+        )
+    if config.diff_check is not None:
+        raise UserError("Keeping steps cannot be combined with a golden (bench_path).", "Leave the golden out.")
+    if config.steps:
+        raise UserError("Keeping steps observes every step, so no steps can be selected.", "Leave the steps out.")
+    return replace(config, step_phases=True, dataloader=False, compile="eager")

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from probe_core.errors import format_count
 from probe_recording.keeping.event import Cause, Event, NoRise, Trigger
 from probe_recording.keeping.readings import CALL, QuantityKind, QuantityName
-from probe_recording.keeping.rise import Rise
-from probe_recording.keeping.setting_change import SettingChange
+from probe_recording.keeping.rise import Rise, SettingChange
 from probe_recording.keeping.watched_values import SeriesKind
 from probe_recording.sessions.loss import format_steps
 

@@ -56,8 +56,8 @@ def _find_program(arguments: Sequence[str]) -> str:
             continue
         elif argument.startswith("-"):
             for option in ("c", "m"):
-                letters, found, value = argument[1:].partition(option)
-                if (found and letters.isalpha()) or argument[1:2] == option:
+                letters, separator, value = argument[1:].partition(option)
+                if (separator and letters.isalpha()) or argument[1:2] == option:
                     return value or next(rest, "")
         else:
             return argument

@@ -39,9 +39,9 @@ class RunColumnsBuilder(ColumnsBuilder):
         self._numbers.frombytes(numbers.tobytes())
         self._checksums += part.checksums
         tensors = np.flatnonzero(part.kind == TENSOR).tolist()
-        self.has_checksum |= any(part.checksums[line] is not None for line in tensors)
-        self._names.update({start + line: name for line, name in part.names.items()})
-        self._omissions.update({start + line: code for line, code in part.omissions.items()})
+        self.has_checksum |= any(part.checksums[row] is not None for row in tensors)
+        self._names.update({start + row: name for row, name in part.names.items()})
+        self._omissions.update({start + row: code for row, code in part.omissions.items()})
 
     def set_transfer(self, start: int, transfer: Transfer) -> None:
         """Set the transfer of all lines from ``start`` on."""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from probe_core.errors import UserError, make_printable
-from probe_core.files.user_files import check_regular
+from probe_core.files.user_files import check_regular, load_object
 from probe_core.model import Mode, Record, Value
 from probe_core.model.run import Construct, Header, Run
 from probe_core.progress import report_progress
@@ -34,12 +34,13 @@ from probe_recording.reading.construct import read_construct
 from probe_recording.reading.jsonstream import JsonCursor, JsonError
 from probe_recording.reading.leaves import FieldError, add_record
 from probe_recording.reading.records import read_ordinary
-from probe_recording.reading.stacks import RecordedStacks
 from probe_recording.reading.tensors import TensorLoader, open_tensors
 
 OVERFLOW_TASKS = ("overflow_check", "nan_check")
 """Tasks whose runs can be opened and not compared: they hold the records with nan or infinity alone."""
 MAX_SLICES_CHARACTERS = 1000
+
+OTHER_FILE_FIX = "Give the dump.json or debug.json that a recorder wrote."
 PROGRESS_INTERVAL_BYTES = 4 << 20
 """Bytes read between two reports of progress."""
 
@@ -123,38 +124,11 @@ class DumpRun(Run):
     # -- reading -----------------------------------------------------------------------
 
     def _scan(self, framework: str, columns: RunColumnsBuilder) -> Header:
-        head: dict[str, Any] = {}
-        seen_data = False
-        reported_offset = 0
+        """Read the file once, and return its header."""
         try:
             check_regular(self.path)
             with self.path.open("rb") as file:
-                size = self.path.stat().st_size
-                cursor = JsonCursor(file)
-                first = cursor.peek()
-                if not first:
-                    raise UserError(f"{self.path} is empty.", "Record the run again, or give another file.")
-                if first != "{":
-                    raise UserError(
-                        f"{self.path} does not hold a JSON object.",
-                        "Give the dump.json or debug.json that a recorder wrote.",
-                    )
-                for key in cursor.iterate_members():
-                    if key == "data":
-                        if cursor.peek() != "{":
-                            raise FieldError("data", "must be an object of records")
-                        seen_data = True
-                        for name in cursor.iterate_members(partial(self._take_ordinary, columns)):
-                            start, end, value = cursor.skip()
-                            self._add(name, start, end)
-                            add_record(columns, name, value)
-                            if end >= reported_offset + PROGRESS_INTERVAL_BYTES:
-                                reported_offset = end
-                                report_progress(f"reading {self.path.name}", end, size)
-                    else:
-                        head[key] = cursor.skip()[2]
-                if cursor.peek():
-                    raise JsonError("text follows the end of the object", cursor.offset)
+                head = self._read_members(JsonCursor(file), columns, self.path.stat().st_size)
         except JsonError as error:
             raise UserError(
                 f"{self.path} is not valid JSON: {error}.",
@@ -164,14 +138,10 @@ class DumpRun(Run):
             raise UserError(f"{self.path}: {error}.", "Record the run again, or correct that field.") from None
         except OSError as error:
             raise UserError(
-                f"{self.path} cannot be read: {error.strerror or error}.",
-                "Check the path and its permissions.",
+                f"{self.path} cannot be read: {error.strerror or error}.", "Check the path and its permissions."
             ) from None
-        if not seen_data:
-            raise UserError(
-                f'{self.path} has no "data" object.',
-                "Give the dump.json or debug.json that a recorder wrote.",
-            )
+        if "data" not in head:
+            raise UserError(f'{self.path} has no "data" object.', OTHER_FILE_FIX)
         return Header(
             self._read_text(head, "task", None),
             self._read_text(head, "level", ""),
@@ -180,14 +150,42 @@ class DumpRun(Run):
             *_parse_notes(head.get(PROBE_FIELD)),
         )
 
+    def _read_members(self, cursor: JsonCursor, columns: RunColumnsBuilder, size: int) -> dict[str, Any]:
+        """Index the records, and return the other members of the file; ``data`` is None if it was read."""
+        head: dict[str, Any] = {}
+        first = cursor.peek()
+        if not first:
+            raise UserError(f"{self.path} is empty.", "Record the run again, or give another file.")
+        if first != "{":
+            raise UserError(f"{self.path} does not hold a JSON object.", OTHER_FILE_FIX)
+        for key in cursor.iterate_members():
+            if key == "data":
+                self._read_records(cursor, columns, size)
+                head[key] = None
+            else:
+                head[key] = cursor.skip()[2]
+        if cursor.peek():
+            raise JsonError("text follows the end of the object", cursor.offset)
+        return head
+
+    def _read_records(self, cursor: JsonCursor, columns: RunColumnsBuilder, size: int) -> None:
+        """Index the records, and report the progress."""
+        if cursor.peek() != "{":
+            raise FieldError("data", "must be an object of records")
+        reported_offset = 0
+        for name in cursor.iterate_members(partial(self._take_ordinary, columns)):
+            start, end, value = cursor.skip()
+            self._add(name, start, end)
+            add_record(columns, name, value)
+            if end >= reported_offset + PROGRESS_INTERVAL_BYTES:
+                reported_offset = end
+                report_progress(f"reading {self.path.name}", end, size)
+
     def _read_text(self, head: dict[str, Any], key: str, default: str | None) -> str:
         value = head.get(key, default)
         if not isinstance(value, str) or (default is None and not value):
             problem = "must be a text that is not empty" if key in head else "is missing"
-            raise UserError(
-                f'{self.path}: "{key}" {problem}.',
-                "Give the dump.json or debug.json that a recorder wrote.",
-            )
+            raise UserError(f'{self.path}: "{key}" {problem}.', OTHER_FILE_FIX)
         return value
 
     def _take_ordinary(self, columns: RunColumnsBuilder, text: str, at: int, offset: int) -> int:
@@ -277,3 +275,56 @@ class DumpRun(Run):
         """Close the files; tensors handed out stay readable."""
         self._file.close()
         self._tensors.close()
+
+
+# -- reading of ``stack.json`` in both of its forms (docs/formats.md#stack-json) --------------------
+
+
+class RecordedStacks:
+    """The call stack of each record; equal stacks are kept once."""
+
+    def __init__(self, frames: dict[str, tuple[str, ...]]) -> None:
+        self._frames = frames
+
+    @classmethod
+    def read(cls, path: Path) -> RecordedStacks:
+        """Return the stacks in a file of either form: frames per record, or records grouped by stack.
+
+        msprobe 1.0 writes the first form, msprobe 8.3 and probe write the second.
+
+        Raises:
+            UserError: The file cannot be read or has neither form.
+        """
+        frames: dict[str, tuple[str, ...]] = {}
+        for key, value in load_object(path, "stack file").items():
+            if not isinstance(value, list):
+                raise _create_error(path, key, "must be a list")
+            if _is_group(value):
+                names, lines = value
+                shared = _parse_frames(path, key, lines)
+                for name in names:
+                    frames[sys.intern(str(name))] = shared
+            else:
+                frames[key] = _parse_frames(path, key, value)
+        return cls(frames)
+
+    def get_frames(self, key: str) -> tuple[str, ...] | None:
+        """Return the frames recorded for ``key``, innermost first, or None."""
+        return self._frames.get(key)
+
+
+def _is_group(value: list[object]) -> bool:
+    return len(value) == 2 and all(isinstance(part, list) for part in value)
+
+
+def _parse_frames(path: Path, key: str, lines: object) -> tuple[str, ...]:
+    if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
+        raise _create_error(path, key, "must hold the frames as texts")
+    return tuple(lines)
+
+
+def _create_error(path: Path, key: str, problem: str) -> UserError:
+    return UserError(
+        f'The stack file {path} is not in a known form: "{key}" {problem}.',
+        "Remove the file to compare without call stacks, or record the run again.",
+    )

@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+from probe_recording.capture.captures import ModuleHookInterface, NoModuleHooks
 from probe_recording.capture.condition_capture import ConditionCapture
-from probe_recording.capture.module_hook_interface import ModuleHookInterface, NoModuleHooks
 from probe_recording.run_directory.directory import StepDirectory
 from probe_recording.run_directory.process import Process
 from probe_recording.sessions.session import Session
@@ -71,6 +71,3 @@ class FrameworkRecorder(Process, ABC, Generic[S]):
 
     def _handle_closed_step(self, session: S) -> None:
         """Use the complete files of a step; called after each step."""
-
-    def _blind(self) -> None:
-        """Do nothing; plugins with the former interface call this method of their base."""

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import os
+import weakref
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar
 
 from probe_core.errors import UserError
 from probe_core.files.atomic import create_path_error
-from probe_recording.capture.capture_control import CaptureControl
-from probe_recording.capture.captures import Capture
-from probe_recording.capture.former_hooks import FormerHooks
+from probe_recording.capture.captures import Capture, CaptureControl
 from probe_recording.capture.threads import Threads
 from probe_recording.capture.variables import save_variable
 from probe_recording.interrupts import defer_interrupts
 from probe_recording.messages import Notices
-from probe_recording.recorder.activity import NOTHING_RECORDED, Activity, Position
-from probe_recording.recorder.forks import abandon_in_children
+from probe_recording.recorder.activity import (
+    NOTHING_RECORDED,
+    Activity,
+    Position,
+    check_later_steps,
+    is_past_last_step,
+    is_step_selected,
+)
 from probe_recording.recorder.framework_recorder import FrameworkRecorder
 from probe_recording.recorder.recorder_state import Change, RecorderState, StateMachine
 from probe_recording.recorder.step_sessions import Carryover, StepSessions, create_comparison
 from probe_recording.run_directory.run_claim import RunClaim, list_complete_steps
-from probe_recording.run_directory.step_selection import check_later_steps, is_past_last_step, is_step_selected
 from probe_recording.sending.sender import Sender
 from probe_recording.sessions.loss import Loss, WriteFailure, describe_failure, print_loss
 from probe_recording.sessions.session import Session
@@ -65,8 +71,6 @@ class Recorder(FrameworkRecorder[S]):
         self._sessions.comparison, self._sessions.on_loss = comparison, self._lose
         self._control: CaptureControl[S] = CaptureControl(self._hook_calls)
         self.captures.append(self._conditions)
-        if hasattr(self, "_see"):
-            self.captures.append(FormerHooks(self))
         abandon_in_children(self)
 
     @property
@@ -377,3 +381,59 @@ class Recorder(FrameworkRecorder[S]):
 
     def _is_step_selected(self) -> bool:
         return is_step_selected(self.config, self._step, self._notices) and self._sessions.claim.may_record(self.config)
+
+
+# -- recorders in forked children, where the run belongs to the parent process ----------------------
+
+
+class ForkedRecorder(Protocol):
+    """A recorder that a fork copies.
+
+    Attributes:
+        reports_missing: True to print at the end what was not recorded.
+    """
+
+    reports_missing: bool
+
+    def abandon(self) -> None:
+        """Stop recording without writing anything."""
+
+
+def abandon_in_children(recorder: ForkedRecorder) -> None:
+    """Let each forked child of this process abandon its copy of a recorder."""
+    if hasattr(os, "register_at_fork"):
+        reference = weakref.ref(recorder)
+        os.register_at_fork(after_in_child=lambda: _abandon(reference()))
+
+
+def _abandon(recorder: ForkedRecorder | None) -> None:
+    if recorder is not None:
+        recorder.reports_missing = False
+        recorder.abandon()
+
+
+# -- creation of a framework's recorder by other plugins --------------------------------------------
+
+
+def new_recorder(config: Config, framework: str) -> Recorder[Any]:
+    """Return a recorder of a framework, which records whatever models are called.
+
+    Args:
+        config: The settings of the recording.
+        framework: The name of the framework.
+
+    Raises:
+        UserError: No installed plugin records the framework.
+        PluginError: The framework cannot be imported.
+    """
+    from probe_recording.installed import find_spec  # loads the plugins
+    from probe_recording.specs import RecorderSpec
+
+    spec = find_spec("recorders", RecorderSpec, framework)
+    if spec is None:
+        raise UserError(
+            f"No installed plugin records {framework}.", f"Install the distribution for it: probe-{framework}."
+        )
+    recorder = replace(spec, values={"config": config, "finds_models": True}).make()
+    assert isinstance(recorder, Recorder)
+    return recorder

@@ -104,7 +104,7 @@ class StepSessions(Generic[S]):
         session.on_record = self.on_record
         if isinstance(session, SendingMixin):
             if self.sender is None:
-                self.sender = Sender.of(
+                self.sender = Sender.from_config(
                     config, label, recorder.process_count, session.framework, recorder.versions
                 )  # fmt: skip
             session.send_into(self.sender.outbox, step)

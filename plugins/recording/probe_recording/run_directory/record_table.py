@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 from probe_core.store.names import is_gradient
 from probe_recording.sites import Stack, StackTable
-from probe_recording.values.entry import Entry
 from probe_recording.values.leaves import Tree, encode_names, quote
+from probe_recording.values.tensor_store import Entry
 
 
 class RecordTable:

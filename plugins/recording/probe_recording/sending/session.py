@@ -14,8 +14,8 @@ from probe_recording.sending.message import Buffer
 from probe_recording.sending.outbox import CALL_OVERHEAD_BYTES, REASON_RECORDER_ERROR, REASON_UNFINISHED, Outbox
 from probe_recording.sessions.session import Session
 from probe_recording.sites import Stack
-from probe_recording.values.entry import Entry
 from probe_recording.values.leaves import Save, Tree
+from probe_recording.values.tensor_store import Entry
 
 DISTRIBUTED_PREFIX = "Distributed."
 
@@ -129,9 +129,9 @@ class SendingMixin(Session):
         super().take_back(prefix, number)
         self._forget(self._calls.pop(f"{prefix}.{number}.forward", None))
 
-    def failed(self, stage: str, name: str, error: BaseException) -> None:
+    def log_failure(self, stage: str, name: str, error: BaseException) -> None:
         """Log an error of the recorder, and count the call that it happened in."""
-        super().failed(stage, name, error)
+        super().log_failure(stage, name, error)
         held = self._calls.pop(name, None)
         if held is not None:
             self._forget(held)

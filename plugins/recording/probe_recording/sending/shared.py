@@ -92,22 +92,22 @@ class SharedSender(Transport):
             raise NotADirectoryError(0, "it is not a directory on this machine", str(self._directory))
         self._write_hello()
         welcome()
-        while not self._stopping.is_set():
+        while not self.stopping.is_set():
             if time.monotonic() > self._hello_time + HELLO_INTERVAL_SECONDS:
                 self._write_hello()
             self._woken.clear()
-            delay = self._outbox.delay
-            call = self._outbox.take() if delay == 0 else None
+            delay = self.outbox.delay
+            call = self.outbox.take() if delay == 0 else None
             if call is not None:
-                frame = self._encode_call(call)
+                frame = self.encode_call(call)
                 if not frame:
                     continue
                 while not self._has_room(sum(memoryview(part).nbytes for part in frame)):
-                    if self._stopping.wait(FULL_DIRECTORY_POLL_SECONDS):
+                    if self.stopping.wait(FULL_DIRECTORY_POLL_SECONDS):
                         return
                 self._write(FrameKind.CALL, frame, call.seq)
-                self._outbox.acknowledge([call.seq])
-            elif self._outbox.is_closed and self._outbox.is_empty:
+                self.outbox.acknowledge([call.seq])
+            elif self.outbox.is_closed and self.outbox.is_empty:
                 self._write_tally(FrameKind.END)
                 return
             else:
@@ -119,7 +119,7 @@ class SharedSender(Transport):
         self._hello_time = time.monotonic()
 
     def _write_tally(self, kind: FrameKind) -> None:
-        totals = self._outbox.count_totals()
+        totals = self.outbox.count_totals()
         text = str(totals["dropped"])
         if kind is FrameKind.END or (
             text != self._tally and time.monotonic() > self._tally_time + TALLY_INTERVAL_SECONDS

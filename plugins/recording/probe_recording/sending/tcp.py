@@ -27,7 +27,7 @@ from probe_recording.sending.message import (
     parse_frame,
     parse_prefix,
 )
-from probe_recording.sending.outbox import Outbox, QueuedCall
+from probe_recording.sending.outbox import Outbox
 from probe_recording.sending.tls import create_sender_context
 from probe_recording.sending.transport import ReceiverRefusal, Transport
 from probe_recording.settings.destination import Destination
@@ -57,8 +57,8 @@ class TcpSender(Transport):
 
     def __init__(self, destination: Destination, outbox: Outbox, hello: dict[str, Any]) -> None:
         super().__init__(destination, outbox, hello)
-        self._wanted, self._waker = socket.socketpair()
-        for end in (self._wanted, self._waker):
+        self.wanted, self._waker = socket.socketpair()
+        for end in (self.wanted, self._waker):
             end.setblocking(False)
         self._sleeping = False
         self._socket: socket.socket | None = None
@@ -74,7 +74,7 @@ class TcpSender(Transport):
     def abandon(self) -> None:
         """Close the inherited descriptors, so that the connection ends with the parent process."""
         self._abandoned = True
-        for resource in (self._socket, self._selector, self._wanted, self._waker):
+        for resource in (self._socket, self._selector, self.wanted, self._waker):
             if resource is not None:
                 with suppress(OSError):
                     resource.close()
@@ -84,7 +84,7 @@ class TcpSender(Transport):
         self._sleeping = True
         super().stop(timeout)
         if not self._thread.is_alive():
-            for end in (self._wanted, self._waker):
+            for end in (self.wanted, self._waker):
                 end.close()
 
     # -- one connection ------------------------------------------------------------------------
@@ -156,7 +156,7 @@ class TcpSender(Transport):
         version = get_number(frame.head, "version")
         if version != PROTOCOL:
             raise ReceiverRefusal(f"it speaks version {version} of the protocol, and this probe version {PROTOCOL}")
-        self._outbox.limit(*(get_number(frame.head, key) for key in ("most_body", "window_bytes", "window_calls")))
+        self.outbox.limit(*(get_number(frame.head, key) for key in ("most_body", "window_bytes", "window_calls")))
 
     def handle_answer(self, frame: Frame) -> bool:
         """Act on an answer of the receiver; return True if it was the last."""
@@ -165,9 +165,9 @@ class TcpSender(Transport):
             seqs = head.get("seqs")
             if not isinstance(seqs, list) or any(type(seq) is not int for seq in seqs):
                 raise FrameError('"seqs" of the receiver is not a list of whole numbers')
-            self._outbox.acknowledge(seqs)
+            self.outbox.acknowledge(seqs)
         elif frame.kind is FrameKind.AGAIN:
-            self._outbox.requeue_damaged(get_number(head, "place"))
+            self.outbox.requeue_damaged(get_number(head, "place"))
         elif frame.kind is FrameKind.REFUSED:
             raise ReceiverRefusal(get_text(head, "text"))
         elif frame.kind is not FrameKind.ENDED:
@@ -181,27 +181,8 @@ class TcpSender(Transport):
         self._sleeping = is_asleep
         if not is_asleep:
             with suppress(OSError):
-                while self._wanted.recv(4096):
+                while self.wanted.recv(4096):
                     pass
-
-    @property
-    def is_stopping(self) -> bool:
-        """True once the thread is to end."""
-        return self._stopping.is_set()
-
-    @property
-    def outbox(self) -> Outbox:
-        """The queue of calls."""
-        return self._outbox
-
-    def encode_call(self, call: QueuedCall) -> list[Buffer]:
-        """Return the frame of a call; an empty list if it cannot be sent."""
-        return self._encode_call(call)
-
-    @property
-    def wanted(self) -> socket.socket:
-        """The socket that becomes readable when the outbox changed."""
-        return self._wanted
 
 
 class _Conversation:
@@ -215,7 +196,7 @@ class _Conversation:
         answers: _Answers,
     ) -> None:
         self._sender = sender
-        self._outbox = sender.outbox
+        self.outbox = sender.outbox
         self._connection = connection
         self._selector = selector
         self._answers = answers
@@ -231,17 +212,17 @@ class _Conversation:
         selector, connection, sender = self._selector, self._connection, self._sender
         selector.register(connection, selectors.EVENT_READ)
         selector.register(sender.wanted, selectors.EVENT_READ)
-        while not sender.is_stopping:
+        while not sender.stopping.is_set():
             sender.sleep(is_asleep=True)  # before looking, so that no change is missed
-            delay = self._outbox.delay
-            if delay == 0 or self._outbox.is_closed or not self._pending:
+            delay = self.outbox.delay
+            if delay == 0 or self.outbox.is_closed or not self._pending:
                 self._fill(delay == 0)
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._pending else 0)
             selector.modify(connection, events)
             ready = {key.fileobj for key, _ in selector.select(delay or TALLY_INTERVAL_SECONDS)}
             sender.sleep(is_asleep=False)
             if connection in ready and not self._pending and delay != 0:
-                self._outbox.wait_for_end(ANSWER_GATHERING_SECONDS)
+                self.outbox.wait_for_end(ANSWER_GATHERING_SECONDS)
             if connection in ready and self._read():
                 return
             if self._pending:
@@ -249,7 +230,7 @@ class _Conversation:
 
     def _fill(self, is_due: bool) -> None:
         """Encode the next calls if they are due and the window has room, and the tally or the end."""
-        while is_due and self._ahead < ENCODE_AHEAD_BYTES and (call := self._outbox.take()) is not None:
+        while is_due and self._ahead < ENCODE_AHEAD_BYTES and (call := self.outbox.take()) is not None:
             frame = self._sender.encode_call(call)
             if frame:
                 call.place = self._calls
@@ -257,11 +238,11 @@ class _Conversation:
                 self._add(frame)
         if self._has_ended:
             return
-        if self._outbox.is_closed and self._outbox.is_empty:
-            self._add(encode_frame(FrameKind.END, self._outbox.count_totals()))
+        if self.outbox.is_closed and self.outbox.is_empty:
+            self._add(encode_frame(FrameKind.END, self.outbox.count_totals()))
             self._has_ended = True
         elif not self._pending and time.monotonic() > self._tallied + TALLY_INTERVAL_SECONDS:
-            totals = self._outbox.count_totals()
+            totals = self.outbox.count_totals()
             if (text := str(totals["dropped"])) != self._tally:
                 self._add(encode_frame(FrameKind.TALLY, totals))
                 self._tally = text

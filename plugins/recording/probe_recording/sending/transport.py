@@ -57,9 +57,9 @@ class Transport(ABC):
 
     def __init__(self, destination: Destination, outbox: Outbox, hello: dict[str, Any]) -> None:
         self._destination = destination
-        self._outbox = outbox
+        self.outbox = outbox
         self._hello = hello
-        self._stopping = threading.Event()
+        self.stopping = threading.Event()
         self._abandoned = False
         self._told: set[str] = set()
         self._attempts = 0
@@ -78,7 +78,7 @@ class Transport(ABC):
 
     def stop(self, timeout: float = 2.0) -> None:
         """End the thread, whatever was not sent."""
-        self._stopping.set()
+        self.stopping.set()
         self.wake()
         if self._thread.ident is not None:
             self._thread.join(timeout)
@@ -93,7 +93,7 @@ class Transport(ABC):
 
     @abstractmethod
     def _send_until_stopped(self, welcome: Callable[[], None]) -> None:
-        """Send until everything is acknowledged or ``_stopping`` is set; call ``welcome`` once calls flow.
+        """Send until everything is acknowledged or ``stopping`` is set; call ``welcome`` once calls flow.
 
         Raises:
             Refused: The receiver does not want the calls of this sender.
@@ -103,15 +103,15 @@ class Transport(ABC):
         """
 
     def _run(self) -> None:
-        while not self._stopping.is_set():
+        while not self.stopping.is_set():
             try:
                 self._send_until_stopped(self._note_connection)
-                if not self._stopping.is_set():
+                if not self.stopping.is_set():
                     self.done.set()
                 return
             except ReceiverRefusal as error:
                 self.refused = str(error)
-                self._outbox.refused = True
+                self.outbox.refused = True
                 self._report_failure(f"refuses this training: {error}", lasting=True)
             except (OSError, FrameError, EOFError) as error:
                 self._report_failure(
@@ -123,7 +123,7 @@ class Transport(ABC):
                 self._report_failure(f"{self.trouble}: {type(error).__name__}: {error}")
             if self._abandoned:
                 return
-            self._outbox.requeue_sent_calls()
+            self.outbox.requeue_sent_calls()
             pause = min(MAX_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2**self._attempts)
             self._attempts = min(self._attempts + 1, 20)
             self._pause(pause * self._chance.uniform(0.8, 1.2))  # many ranks must not return all at once
@@ -131,30 +131,30 @@ class Transport(ABC):
     def _pause(self, pause: float) -> None:
         """Wait before the next attempt; at the end of the process no longer than a moment."""
         end = time.monotonic() + pause
-        while (left := end - time.monotonic()) > 0 and not self._stopping.wait(min(left, POLL_SECONDS)):
-            if self._outbox.is_closed:
+        while (left := end - time.monotonic()) > 0 and not self.stopping.wait(min(left, POLL_SECONDS)):
+            if self.outbox.is_closed:
                 return
 
-    def _encode_call(self, call: QueuedCall) -> list[Buffer]:
+    def encode_call(self, call: QueuedCall) -> list[Buffer]:
         """Return the frame of a call; an empty list, after dropping the call, if it cannot be encoded."""
         try:
             frame = call.create_frame(self._hello["rank"])
             body = sum(memoryview(part).nbytes for part in frame[1:])
             values = count_json_values(frame[0], PREFIX.size)
-            if body > self._outbox.most_body or len(frame[0]) > MAX_HEAD_BYTES or values > MAX_JSON_VALUES:
-                self._outbox.give_up(call.seq, REASON_TOO_LARGE)  # the receiver would end the connection
+            if body > self.outbox.most_body or len(frame[0]) > MAX_HEAD_BYTES or values > MAX_JSON_VALUES:
+                self.outbox.give_up(call.seq, REASON_TOO_LARGE)  # the receiver would end the connection
                 return []
             return frame
         except Exception as error:  # one call that cannot be sent must not keep back the others
             messages.note(f"probe: {call.name} of step {call.step} cannot be sent: {error}")
-            self._outbox.give_up(call.seq, REASON_RECORDER_ERROR)
+            self.outbox.give_up(call.seq, REASON_RECORDER_ERROR)
             return []
 
     def _note_connection(self) -> None:
         self._attempts = 0
         self.reached = True
         self.problem = self.refused = None
-        self._outbox.refused = False
+        self.outbox.refused = False
         if self._told:
             self._told.clear()
             messages.note(f"probe: calls are sent to {self._destination} again.")
@@ -167,13 +167,13 @@ class Transport(ABC):
         self.problem = make_printable(sentence)
         if (
             self._abandoned
-            or self._stopping.is_set()
+            or self.stopping.is_set()
             or sentence in self._told
             or len(self._told) == MAX_REPORTED_FAILURES
         ):
             return
         if not self._told:
-            waits = f"calls wait in memory (at most {self._outbox.most_memory >> 20:,} MiB) until it answers"
+            waits = f"calls wait in memory (at most {self.outbox.most_memory >> 20:,} MiB) until it answers"
             further = "further calls" if self.refused else f"{waits}, further ones"
             messages.note(
                 f"probe: {self._destination} {sentence.rstrip('.')}. The training goes on; {further} are "

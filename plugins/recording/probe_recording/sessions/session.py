@@ -21,9 +21,8 @@ from probe_recording.interrupts import defer_interrupts
 from probe_recording.run_directory.directory import StepDirectory
 from probe_recording.run_directory.record_table import RecordTable
 from probe_recording.run_directory.step_files import StepFiles
-from probe_recording.sessions.framework_session import FrameworkSession
+from probe_recording.sessions.framework_session import FrameworkSession, OverflowSearch
 from probe_recording.sessions.loss import WriteFailure, describe_failure
-from probe_recording.sessions.overflow_search import OverflowSearch
 from probe_recording.settings.config import Config
 from probe_recording.settings.filters import Filter
 from probe_recording.sites import Stack
@@ -31,10 +30,8 @@ from probe_recording.step_facts.conditions import Conditions
 from probe_recording.step_facts.step_phases import StepPhases
 from probe_recording.step_facts.tokens import BatchTokens
 from probe_recording.values.arrays import CHECKSUMS, Array
-from probe_recording.values.entry import Entry
 from probe_recording.values.leaves import Save, Tree, drop_data_names, encode
-from probe_recording.values.tensor_selection import TensorSelection
-from probe_recording.values.tensor_store import Store
+from probe_recording.values.tensor_store import Entry, Store, TensorSelection
 
 FLUSH_INTERVAL_RECORDS = 1000
 """Smallest number of new records between two flushes of a step; large steps wait for a quarter more records."""
@@ -218,7 +215,7 @@ class Session(FrameworkSession):
         """Add a field to probe's own section of the header."""
         self._files.note(name, value)
 
-    def failed(self, stage: str, name: str, error: BaseException) -> None:
+    def log_failure(self, stage: str, name: str, error: BaseException) -> None:
         """Write an error of the recorder to the error log of the step; the training continues.
 
         Only the first exception of each class is logged in a step.
@@ -349,7 +346,7 @@ class Session(FrameworkSession):
                 self.held.finish([*self._records.open_entries.values()])
                 self._changed = True
         except Exception as error:  # no error may end the training
-            self.failed("comparison with the golden", "", error)
+            self.log_failure("comparison with the golden", "", error)
 
     def lose(self, error: Exception) -> None:
         """End the recording after a failed write: write the remaining files if possible, and report the loss."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -276,15 +276,84 @@ def parse(fields: Mapping[str, Any], subject: str = "The configuration") -> Conf
     reader = Fields(fields, subject)
     plugin_tasks = find_plugin_tasks() if _is_other_task(fields.get("task")) else {}
     task = reader.choice("task", (*TASKS, *plugin_tasks), "statistics", TASK_SYNONYMS, UNSUPPORTED_TASKS)
-    section_fields = {
-        **SECTION_FIELDS,
-        **{name: frozenset(spec.fields) for name, spec in plugin_tasks.items()},
-    }
     level = reader.choice("level", LEVELS, "L1")
     section_name = _choose_section(fields, task)
     section = reader.section(section_name)
-    diff_check = _parse_diff_check(section, str(fields.get("task"))) if task in COMPARED_TASKS else None
-    recorded_task = task if diff_check is None else "statistics"
+    section_settings = _parse_section(section, task, level, str(fields.get("task")))
+    _warn_fields(reader, section, section_name, level, plugin_tasks)
+    seed = reader.number("seed", 0, 2**32 - 1) if "seed" in fields else None
+    selected = select_settings(fields, section_name, section_settings["task"])
+    config = Config(
+        dump_path=_dump_path(reader),
+        shown_path=reader.text("dump_path", ""),
+        level=level,
+        ranks=reader.numbers("rank"),
+        steps=reader.numbers("step"),
+        asynchronous=reader.flag("async_dump", False),
+        precision=reader.choice("precision", PRECISIONS, "low"),
+        extra_info=reader.flag("extra_info", True),
+        risk_level=reader.choice("risk_level", RISK_LEVELS, "ALL"),
+        enabled=reader.flag("dump_enable", None),
+        dataloader=reader.flag("enable_dataloader", False),
+        acl_config=reader.text("acl_config", ""),
+        seed=seed,
+        deterministic=reader.flag("is_deterministic", False),
+        store=reader.choice("store", STORE_KINDS, "packed"),
+        compile=reader.choice("compile", COMPILE_MODES, "eager"),
+        wrap_ops=reader.path("support_wrap_ops"),
+        operator_namespaces=_parse_namespaces(reader),
+        wrapped_functions=reader.path("custom_wrap_ops"),
+        step_phases=reader.flag("step_phases", reader.flag("ladder", True)),
+        conditions=reader.flag("conditions", True),
+        stage=check_stage(reader.text("stage", ""), f'{subject}: "stage"'),
+        settings=plugin_tasks[task].parse(section) if task in plugin_tasks else None,
+        repeated={"config": selected} if selected else {},
+        **section_settings,
+    )
+    online = read_destination(section) if task == "tensor" else None
+    return check_consistency(replace_destination(config, online, subject), subject)
+
+
+def _parse_namespaces(reader: Fields) -> frozenset[str] | None:
+    """Return the namespaces of custom operators; None for all."""
+    is_set = reader.value("custom_op_namespaces") is not None
+    return frozenset(reader.names("custom_op_namespaces")) if is_set else None
+
+
+def _parse_section(section: Fields, task: str, level: str, task_name: str) -> dict[str, Any]:
+    """Return the fields of a configuration that the section of its task sets.
+
+    Args:
+        section: The section.
+        task: The task.
+        level: The level.
+        task_name: The name of the task as the user wrote it.
+    """
+    has_values = task in COMPARED_TASKS
+    diff_check = _parse_diff_check(section, task_name) if has_values else None
+    directions, sides, gradients = _parse_data_mode(section)
+    return {
+        "task": task if diff_check is None else "statistics",
+        "scope": section.names("scope") if task in TASKS else (),
+        "names": _record_names(section),
+        "tensor_names": section.names("tensor_list") if task == "statistics" and level != "debug" else (),
+        "slices": read_slices(section) if has_values else (),
+        "request": _parse_request(section) if has_values else "",
+        "directions": directions,
+        "sides": sides,
+        "parameter_gradients": gradients,
+        "summary": section.choice("summary_mode", SUMMARIES, "statistics", {"xor": "xxh3"}),
+        "overflow_count": _parse_overflow_count(section),
+        "backward_input": section.names("backward_input") if level == "L2" else (),
+        "diff_check": diff_check,
+    }
+
+
+def _warn_fields(
+    reader: Fields, section: Fields, section_name: str, level: str, plugin_tasks: Mapping[str, TaskSpec]
+) -> None:
+    """Refuse fields that probe cannot follow, and warn about fields that have no effect."""
+    section_fields = {**SECTION_FIELDS, **{name: frozenset(spec.fields) for name, spec in plugin_tasks.items()}}
     reader.refuse(REFUSED)
     reader.warn_unknown(
         TOP_FIELDS | set(section_fields) | IGNORED_SECTIONS | RENAMED_FIELDS.keys() | REFUSED.keys(),
@@ -294,52 +363,8 @@ def parse(fields: Mapping[str, Any], subject: str = "The configuration") -> Conf
     section.warn_unknown(section_fields[section_name], TOP_FIELDS, "it belongs outside of the section")
     section.warn_unused(ELSEWHERE if level == "L2" else ELSEWHERE | {"backward_input"})
     for old, new in RENAMED_FIELDS.items():
-        if old in fields:
-            warn(f'{subject}: the field "{old}" is called "{new}" now; the old name works until version 0.3')
-    directions, sides, gradients = _parse_data_mode(section)
-    config = Config(
-        dump_path=_dump_path(reader),
-        shown_path=reader.text("dump_path", ""),
-        task=recorded_task,
-        level=level,
-        ranks=reader.numbers("rank"),
-        steps=reader.numbers("step"),
-        scope=section.names("scope") if task in TASKS else (),
-        names=_record_names(section),
-        tensor_names=section.names("tensor_list") if task == "statistics" and level != "debug" else (),
-        slices=read_slices(section) if task in ("statistics", "tensor") else (),
-        request=_parse_request(section) if task in ("statistics", "tensor") else "",
-        directions=directions,
-        sides=sides,
-        parameter_gradients=gradients,
-        summary=section.choice("summary_mode", SUMMARIES, "statistics", {"xor": "xxh3"}),
-        asynchronous=reader.flag("async_dump", False),
-        precision=reader.choice("precision", PRECISIONS, "low"),
-        extra_info=reader.flag("extra_info", True),
-        risk_level=reader.choice("risk_level", RISK_LEVELS, "ALL"),
-        enabled=reader.flag("dump_enable", None),
-        dataloader=reader.flag("enable_dataloader", False),
-        acl_config=reader.text("acl_config", ""),
-        seed=reader.number("seed", 0, 2**32 - 1) if "seed" in fields else None,
-        deterministic=reader.flag("is_deterministic", False),
-        overflow_count=_parse_overflow_count(section),
-        store=reader.choice("store", STORE_KINDS, "packed"),
-        compile=reader.choice("compile", COMPILE_MODES, "eager"),
-        backward_input=section.names("backward_input") if level == "L2" else (),
-        wrap_ops=reader.path("support_wrap_ops"),
-        operator_namespaces=(
-            None if reader.value("custom_op_namespaces") is None else frozenset(reader.names("custom_op_namespaces"))
-        ),
-        wrapped_functions=reader.path("custom_wrap_ops"),
-        step_phases=reader.flag("step_phases", reader.flag("ladder", True)),
-        conditions=reader.flag("conditions", True),
-        stage=check_stage(reader.text("stage", ""), f'{subject}: "stage"'),
-        settings=plugin_tasks[task].parse(section) if task in plugin_tasks else None,
-        diff_check=diff_check,
-        repeated={"config": selected} if (selected := select_settings(fields, section_name, recorded_task)) else {},
-    )
-    online = read_destination(section) if task == "tensor" else None
-    return check_consistency(replace_destination(config, online, subject), subject)
+        if reader.has(old):
+            warn(f'{reader.subject}: the field "{old}" is called "{new}" now; the old name works until version 0.3')
 
 
 def _choose_section(fields: Mapping[str, Any], task: str) -> str:
@@ -385,49 +410,60 @@ def check_consistency(config: Config, subject: str) -> Config:
         warn(f'{subject}: task "structure" needs level L0 or mix; mix is used.')
         config = replace(config, level="mix")
     if config.scope:
-        if len(config.scope) != 2:
-            raise UserError(
-                f'{subject}: "scope" must be empty or hold two names, not {len(config.scope)}.',
-                "Write the names of the first and of the last record to take.",
-            )
-        for name in config.scope:
-            kinds = {"L0": (_MODULE,), "mix": (_API, _MODULE)}.get(config.level, (_API,))
-            if not any(kind.fullmatch(name) for kind in kinds):
-                raise UserError(
-                    f'{subject}: "{name}" in "scope" cannot be the name of a record at level {config.level}.',
-                    "Write names such as:",
-                    ("Functional.linear.0.forward", "Module.fc.Linear.forward.0"),
-                )
-    if config.asynchronous and config.summary != "statistics":
-        raise UserError(
-            f'{subject}: "async_dump" cannot be combined with "summary_mode": "{config.summary}".',
-            'Set "async_dump": false, or "summary_mode": "statistics".',
-        )
-    if config.asynchronous and config.task == "tensor" and not config.names and config.level != "debug":
-        raise UserError(
-            f'{subject}: "async_dump" with task "tensor" keeps all tensors of a step on the device, '
-            'so "list" must limit them.',
-            'Name the records in "list", or set "async_dump": false.',
-        )
-    if config.level == "debug" and config.task not in ("statistics", "tensor"):
-        raise UserError(
-            f'{subject}: level "debug" needs the task statistics or tensor, not {config.task}.',
-            'Set "task": "statistics".',
-        )
+        _check_scope(config, subject)
     if config.slices or config.request:
         config = _check_slices(config, subject)
-    if config.diff_check is not None and (config.online is not None or config.level not in COMPARED_LEVELS):
-        other = f"level {config.level}" if config.online is None else "sending calls to a receiver"
-        raise UserError(
-            f'{subject}: "bench_path" cannot be combined with {other}.',
-            'Remove "bench_path", or record at level L0, L1 or mix into a directory.',
-        )
-    if config.compile == "tap" and config.level != "L0":
-        raise UserError(
-            f'{subject}: "compile": "tap" works at level L0 only, because compiled code makes no API calls.',
-            'Set "level": "L0", or "compile": "eager".',
-        )
+    for is_conflict, problem, fix in _iterate_conflicts(config):
+        if is_conflict:
+            raise UserError(f"{subject}: {problem}.", fix)
     return config
+
+
+def _check_scope(config: Config, subject: str) -> None:
+    """Raise a UserError if ``scope`` is not two names of records at the level."""
+    if len(config.scope) != 2:
+        raise UserError(
+            f'{subject}: "scope" must be empty or hold two names, not {len(config.scope)}.',
+            "Write the names of the first and of the last record to take.",
+        )
+    kinds = {"L0": (_MODULE,), "mix": (_API, _MODULE)}.get(config.level, (_API,))
+    for name in config.scope:
+        if not any(kind.fullmatch(name) for kind in kinds):
+            raise UserError(
+                f'{subject}: "{name}" in "scope" cannot be the name of a record at level {config.level}.',
+                "Write names such as:",
+                ("Functional.linear.0.forward", "Module.fc.Linear.forward.0"),
+            )
+
+
+def _iterate_conflicts(config: Config) -> Iterator[tuple[bool, str, str]]:
+    """Yield the combinations of fields that are refused: True if the configuration has it, the problem, the fix."""
+    other = f"level {config.level}" if config.online is None else "sending calls to a receiver"
+    yield (
+        config.asynchronous and config.summary != "statistics",
+        f'"async_dump" cannot be combined with "summary_mode": "{config.summary}"',
+        'Set "async_dump": false, or "summary_mode": "statistics".',
+    )
+    yield (
+        config.asynchronous and config.task == "tensor" and not config.names and config.level != "debug",
+        '"async_dump" with task "tensor" keeps all tensors of a step on the device, so "list" must limit them',
+        'Name the records in "list", or set "async_dump": false.',
+    )
+    yield (
+        config.level == "debug" and config.task not in ("statistics", "tensor"),
+        f'level "debug" needs the task statistics or tensor, not {config.task}',
+        'Set "task": "statistics".',
+    )
+    yield (
+        config.diff_check is not None and (config.online is not None or config.level not in COMPARED_LEVELS),
+        f'"bench_path" cannot be combined with {other}',
+        'Remove "bench_path", or record at level L0, L1 or mix into a directory.',
+    )
+    yield (
+        config.compile == "tap" and config.level != "L0",
+        '"compile": "tap" works at level L0 only, because compiled code makes no API calls',
+        'Set "level": "L0", or "compile": "eager".',
+    )
 
 
 def _check_slices(config: Config, subject: str) -> Config:

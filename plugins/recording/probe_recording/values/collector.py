@@ -41,15 +41,15 @@ class Collector(ABC):
         measured: False to record shapes and types only.
 
     Attributes:
-        plain: The classes of ordinary tensors, which ``tensor`` converts.
-        known: Further classes of the framework, which ``special`` converts.
-        told_by_key: Keys whose items ``keyword`` converts, such as ``dtype``.
+        tensor_types: The classes of ordinary tensors, which ``tensor`` converts.
+        special_types: Further classes of the framework, which ``special`` converts.
+        type_keywords: Keys whose items ``keyword`` converts, such as ``dtype``.
         slices: The slices of tensors that are recorded; empty for whole tensors.
     """
 
-    plain: tuple[type, ...] = ()
-    known: tuple[type, ...] = ()
-    told_by_key: frozenset[str] = frozenset()
+    tensor_types: tuple[type, ...] = ()
+    special_types: tuple[type, ...] = ()
+    type_keywords: frozenset[str] = frozenset()
     slices: tuple[DimensionSlice, ...] = ()
 
     def __init__(
@@ -71,7 +71,7 @@ class Collector(ABC):
             save: The function that stores tensors; None to store none.
         """
         kind = type(value)
-        if kind in self.plain:
+        if kind in self.tensor_types:
             return self.tensor(value, name, save)
         if value is None:
             return None
@@ -86,6 +86,29 @@ class Collector(ABC):
     def keywords(self, values: Mapping[str, Any], prefix: str, save: Save | None) -> dict[str, Tree]:
         """Return the trees of keyword arguments."""
         return {key: self.keyword(key, value, f"{prefix}.{key}", save) for key, value in values.items()}
+
+    def inputs(
+        self, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], save: Save | None, *, may_encode: bool = True
+    ) -> dict[str, Tree]:
+        """Return the fields of a record for the inputs of a call or module.
+
+        Args:
+            name: The name of the record.
+            args: The positional arguments.
+            kwargs: The keyword arguments.
+            save: The function that stores the data of tensors; None to store none.
+            may_encode: False if the trees are changed later, so that they must not be JSON.
+        """
+        texts = self.encode_groups(args, kwargs) if save is None and may_encode else None
+        trees = texts or (
+            self.arguments(args, f"{name}.input", save), self.keywords(kwargs, f"{name}.kwargs", save)
+        )  # fmt: skip
+        return {"input_args": trees[0], "input_kwargs": trees[1]}
+
+    def outputs(self, name: str, values: tuple[Any, ...], save: Save | None) -> Tree:
+        """Return the field ``output`` of a record, from the outputs of a call or module."""
+        texts = self.encode_groups(values) if save is None else None
+        return texts[0] if texts else self.arguments(values, f"{name}.output", save)
 
     def keyword(self, key: str, value: Any, name: str, save: Save | None) -> Tree:
         """Return the tree of the keyword argument ``key``."""
@@ -118,7 +141,7 @@ class Collector(ABC):
         """Return the leaf of a tensor."""
 
     def special(self, value: Any, name: str, save: Save | None) -> Tree:
-        """Return the leaf of an object of one of the ``known`` classes; by default as of a tensor."""
+        """Return the leaf of an object of one of the ``special_types``; by default as of a tensor."""
         return self.tensor(value, name, save)
 
     def array(self, value: Array, name: str, save: Save | None) -> TensorLeaf:
@@ -160,14 +183,14 @@ class Walk:
         """Return the tree of ``value``; it is null if the value raises."""
         kind = type(value)
         collector = self._collector
-        if kind in collector.plain:
+        if kind in collector.tensor_types:
             return collector.tensor(value, name, self._save)
         if value is None:
             return None
         if kind in SCALARS:
             return scalar(value)
         try:
-            if isinstance(value, collector.known):
+            if isinstance(value, collector.special_types):
                 return collector.special(value, name, self._save)
             items = _list_items(value, kind)
             return self._walk_other(value, name) if items is None else self._walk_container(value, items, name)
@@ -195,7 +218,7 @@ class Walk:
                 text = "type_"
             while text in members:
                 text += "_"
-            if type(key) is str and key in self._collector.told_by_key:
+            if type(key) is str and key in self._collector.type_keywords:
                 members[text] = self._collector.keyword(key, item, f"{name}.{text}", self._save)
             else:
                 members[text] = self.tree(item, f"{name}.{text}")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Union
+from typing import Any, TypeVar, Union
+
+N = TypeVar("N")
 
 Json = Union[None, bool, int, float, str, list[Any], dict[str, Any]]
 Number = Union[int, float, bool, None]
@@ -130,6 +133,11 @@ def number(value: Number) -> str:
 
 
 @lru_cache(MAX_NAMES)
+def encode_number(value: N) -> N | str:
+    """Return NaN and infinities as text, and other values unchanged, as files in strict JSON hold them."""
+    return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def quote(name: str) -> str:
     """Return a name as a JSON text."""
     plain = name.isascii() and name.isprintable() and '"' not in name and "\\" not in name

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from probe_recording.api import CallInterceptor, InterceptedCall
 
 from probe_watch.free_benchmark.judge import BenchmarkJudge, TensorComparison
-from probe_watch.free_benchmark.outcome import OutputComparison, Skip
+from probe_watch.free_benchmark.outcome import OutputComparison, SkipReason
 from probe_watch.free_benchmark.preheat import Preheat
 from probe_watch.free_benchmark.settings import BenchmarkSettings
 from probe_watch.free_benchmark.thresholds import Thresholds
@@ -57,7 +57,7 @@ class Benchmark(ABC):
         thresholds: Thresholds,
         interceptor: CallInterceptor,
         report: Callable[[str, OutputComparison], None],
-        skip: Callable[[str, Skip], None],
+        skip: Callable[[str, SkipReason], None],
         preheat: Preheat | None,
     ) -> None:
         self.settings = settings

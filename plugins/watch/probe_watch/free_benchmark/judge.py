@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol
 
-from probe_watch.free_benchmark.outcome import OutputComparison, Skip
+from probe_watch.free_benchmark.outcome import OutputComparison, SkipReason
 from probe_watch.free_benchmark.outputs import NotComparable, compare_outputs
 from probe_watch.free_benchmark.preheat import Preheat
 from probe_watch.free_benchmark.settings import BenchmarkSettings, ChangeMode
@@ -52,7 +52,7 @@ class BenchmarkJudge:
     settings: BenchmarkSettings
     thresholds: Thresholds
     report: Callable[[str, OutputComparison], None]
-    skip: Callable[[str, Skip], None]
+    skip: Callable[[str, SkipReason], None]
     preheat: Preheat | None
     tensors: TensorComparison
 
@@ -75,9 +75,9 @@ class BenchmarkJudge:
                 for outcome in outcomes:
                     self.report(key, outcome if place is None else replace(outcome, index=place))
         except NotComparable:
-            self.skip(name, Skip.COMPARISON)
+            self.skip(name, SkipReason.COMPARISON)
         except Exception:  # the result must reach the program whatever the error
-            self.skip(name, Skip.FAILED)
+            self.skip(name, SkipReason.FAILED)
         if is_sample and self.preheat is not None:
             self.preheat.end_sample(self.settings.mode, api)
 

@@ -16,7 +16,7 @@ from probe_watch.free_benchmark.arguments import UnsupportedTensor, map_results
 from probe_watch.free_benchmark.benchmark import Benchmark, GradientSwitch
 from probe_watch.free_benchmark.mindspore_repetition import Repetition, create_repetition
 from probe_watch.free_benchmark.mindspore_tensors import MindSporeComparison, iterate_mindspore_tensors
-from probe_watch.free_benchmark.outcome import Skip
+from probe_watch.free_benchmark.outcome import SkipReason
 from probe_watch.free_benchmark.preheat import PreheatRole
 from probe_watch.free_benchmark.settings import BenchmarkSettings, ChangeMode, Handler, Stage
 
@@ -89,7 +89,7 @@ class MindSporeBenchmark(Benchmark):
         states = self.interceptor.read_random_states()
         original = call.run(switch if is_backward else None)
         if states.have_changed():
-            self.skip(call.name, Skip.RANDOM)
+            self.skip(call.name, SkipReason.RANDOM)
             return original
         switch.is_on = is_backward
         return original if is_backward else self._compare(call, plan, original)
@@ -109,9 +109,9 @@ class MindSporeBenchmark(Benchmark):
                 )
                 return None if changed is None else self._plan_preheated(call, changed, inputs)
         except UnsupportedTensor:
-            self.skip(call.name, Skip.KIND)
+            self.skip(call.name, SkipReason.KIND)
         except Exception:  # the call of the program must go on whatever the error
-            self.skip(call.name, Skip.FAILED)
+            self.skip(call.name, SkipReason.FAILED)
         return None
 
     def _plan_preheated(self, call: InterceptedCall, changed: Repetition, inputs: Sequence[Tensor]) -> _Plan | None:
@@ -125,7 +125,7 @@ class MindSporeBenchmark(Benchmark):
         try:
             reference = create_repetition(call, ChangeMode.TO_CPU, self.thresholds.noise, differentiable=inputs)
         except Exception:  # the call of the program must go on whatever the error
-            self.skip(call.name, Skip.FAILED)
+            self.skip(call.name, SkipReason.FAILED)
         return _Plan(changed, reference, is_sample=True)
 
     def _compare(self, call: InterceptedCall, plan: _Plan, original: Any) -> Any:
@@ -134,7 +134,7 @@ class MindSporeBenchmark(Benchmark):
             changed = plan.changed.run()
             reference = None if plan.reference is None else plan.reference.run()
         except Exception:
-            self.skip(call.name, Skip.FAILED)
+            self.skip(call.name, SkipReason.FAILED)
             return original
         with self.interceptor.suspend():
             expected = None
@@ -164,7 +164,7 @@ class MindSporeBenchmark(Benchmark):
                     changed = plan.changed.gradients(arrived.received)
                     reference = None if plan.reference is None else plan.reference.gradients(arrived.received)
                 except Exception:
-                    self.skip(arrived.name, Skip.FAILED)
+                    self.skip(arrived.name, SkipReason.FAILED)
                     continue
                 self.judge.judge_gradients(
                     arrived.name, arrived.passed_on, changed, reference, is_sample=plan.is_sample

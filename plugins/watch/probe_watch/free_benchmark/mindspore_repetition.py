@@ -165,10 +165,10 @@ class _Builder:
         """Return the copy of a tensor; the chosen tensor is changed at its first place only."""
         if tensor is self._target and self._values is not None:
             values, self._values = self._values, None
-            return self._noted(tensor, create_tensor(values, tensor))
+            return self._note_copy(tensor, create_tensor(values, tensor))
         copied = self._copies.get(id(tensor))
         if copied is None:
-            copied = self._copies[id(tensor)] = self._noted(tensor, self._copy_tensor(tensor))
+            copied = self._copies[id(tensor)] = self._note_copy(tensor, self._copy_tensor(tensor))
         return copied
 
     def leaves(self, differentiable: Sequence[Tensor]) -> tuple[tuple[Tensor, ...], tuple[tuple[int, ...], ...]]:
@@ -182,7 +182,7 @@ class _Builder:
             leaves += tensor_leaves
         return tuple(leaves), tuple(inputs)
 
-    def _noted(self, tensor: Tensor, copied: Tensor) -> Tensor:
+    def _note_copy(self, tensor: Tensor, copied: Tensor) -> Tensor:
         """Return a copy, which becomes a leaf if the gradient of its tensor is compared."""
         if id(tensor) not in self._differentiable or not is_floating(tensor):
             return copied

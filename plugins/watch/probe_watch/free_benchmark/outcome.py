@@ -15,7 +15,7 @@ class OutputDifference(Enum):
     VALUE = "value"
 
 
-class Skip(Enum):
+class SkipReason(Enum):
     """The reason why a call that is selected was not examined."""
 
     KIND = "kind"

@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import torch
 from probe_recording.api import InterceptedCall
 from probe_recording.capture.interceptors import RandomStates
 
-from probe_watch.free_benchmark.arguments import UnsupportedTensor
+from probe_watch.free_benchmark.arguments import UnsupportedTensor, map_results
 from probe_watch.free_benchmark.benchmark import Benchmark, GradientSwitch
-from probe_watch.free_benchmark.outcome import Skip
+from probe_watch.free_benchmark.outcome import SkipReason
 from probe_watch.free_benchmark.preheat import PreheatRole
+from probe_watch.free_benchmark.pytorch_arguments import iterate_torch_tensors
 from probe_watch.free_benchmark.pytorch_comparison import TorchComparison
-from probe_watch.free_benchmark.pytorch_fix import fix_result
 from probe_watch.free_benchmark.pytorch_repetition import Repetition, create_repetition
 from probe_watch.free_benchmark.settings import ChangeMode, Handler, Stage
 
@@ -89,9 +90,9 @@ class TorchBenchmark(Benchmark):
                 generator = call.kwargs.get("generator")
                 return _Plan(call.name, self.interceptor.read_random_states(generator), changed, generator)
         except UnsupportedTensor:
-            self.skip(call.name, Skip.KIND)
+            self.skip(call.name, SkipReason.KIND)
         except Exception:  # the call of the program must go on whatever the error
-            self.skip(call.name, Skip.FAILED)
+            self.skip(call.name, SkipReason.FAILED)
         return None
 
     def _add_reference(self, call: InterceptedCall, plan: _Plan) -> None:
@@ -101,7 +102,7 @@ class TorchBenchmark(Benchmark):
             with self.interceptor.suspend():
                 plan.reference = create_repetition(call, ChangeMode.TO_CPU, self.thresholds.noise)
         except Exception:  # the call of the program must go on whatever the error
-            self.skip(call.name, Skip.FAILED)
+            self.skip(call.name, SkipReason.FAILED)
 
     # -- forward ---------------------------------------------------------------------------
 
@@ -130,7 +131,7 @@ class TorchBenchmark(Benchmark):
             return False
         plan.reference = None
         if self.settings.mode.raises_precision:
-            self.skip(plan.name, Skip.RANDOM)
+            self.skip(plan.name, SkipReason.RANDOM)
             return True
         return False
 
@@ -141,7 +142,7 @@ class TorchBenchmark(Benchmark):
             plan.states.restore()
             reference = None if plan.reference is None else run(plan.reference)
         except Exception:
-            self.skip(plan.name, Skip.FAILED)
+            self.skip(plan.name, SkipReason.FAILED)
             return None
         finally:
             plan.states.restore()
@@ -169,3 +170,26 @@ class TorchBenchmark(Benchmark):
                 now.restore()
             if results is not None:
                 self.judge.judge_gradients(plan.name, passed_on, *results, is_sample=plan.is_sample)
+
+
+# -- replacement of the result of a call by that of its second run, for ``"handler_type": "fix"`` ---
+
+
+def fix_result(call: InterceptedCall, original: Any, changed: Any) -> Any:
+    """Return the second result in the dtypes and on the devices of the program's.
+
+    A result that the call wrote into one of its arguments is written there again.
+
+    Args:
+        call: The call.
+        original: Its result.
+        changed: The result of its second run, of the same structure.
+    """
+    arguments = {id(tensor) for tensor in iterate_torch_tensors((call.args, call.kwargs))} if call.writes else set()
+    return map_results(partial(_convert_tensor, arguments=arguments), original, changed, torch.Tensor)
+
+
+def _convert_tensor(original: torch.Tensor, changed: Any, arguments: set[int]) -> torch.Tensor:
+    if not isinstance(changed, torch.Tensor) or original.shape != changed.shape:
+        return original
+    return original.copy_(changed) if id(original) in arguments else changed.to(original)

@@ -13,12 +13,11 @@ from probe_recording.interrupts import defer_interrupts
 from probe_recording.messages import note
 
 from probe_core.errors import UserError
-from probe_watch.free_benchmark import messages
 from probe_watch.free_benchmark.benchmark import Benchmark
 from probe_watch.free_benchmark.outcome import OutputComparison
 from probe_watch.free_benchmark.preheat import Preheat
 from probe_watch.free_benchmark.settings import BenchmarkSettings, Handler, check_level
-from probe_watch.free_benchmark.table import FILE, BenchmarkTable, InconsistentCall
+from probe_watch.free_benchmark.table import FILE, BenchmarkCounts, BenchmarkTable, InconsistentCall, summarize
 from probe_watch.free_benchmark.thresholds import load_thresholds
 
 
@@ -40,7 +39,7 @@ class FreeBenchmark(TaskRecorder):
         thresholds = load_thresholds()
         self._preheat = Preheat(self._settings, thresholds) if self._settings.preheat else None
         self._interceptor = new_interceptor(config, framework)
-        self._counts = messages.BenchmarkCounts()
+        self._counts = BenchmarkCounts()
         self._benchmark = _create_benchmark(
             framework, self._settings, thresholds, self._interceptor,
             self._report, self._counts.skip, self._preheat,
@@ -99,7 +98,7 @@ class FreeBenchmark(TaskRecorder):
             return  # a forked child; the run belongs to its parent
         self._end_step()
         if self._lock is not None:
-            messages.summarize(self._counts, self._settings, self._root)
+            summarize(self._counts, self._settings, self._root)
             self._lock.release()
             self._lock = None
 

@@ -13,10 +13,10 @@ from probe_core.errors import UserError, format_count, format_list
 from probe_core.files.atomic import make_directory, write_text
 from probe_core.safe_text import format_safe_json
 from probe_watch.grad_probe import sentences
-from probe_watch.grad_probe.answer import convert_to_json
 from probe_watch.grad_probe.page import render_page
 from probe_watch.grad_probe.rules import GradientSuspect, find_first_suspect, find_main_suspect, load_rules
 from probe_watch.grad_probe.run_reader import RankRun, open_run
+from probe_watch.grad_probe.sentences import convert_to_json
 from probe_watch.grad_probe.similarity import PairGap, RankComparison, compare_rank
 from probe_watch.grad_probe.summary_file import write_csv
 

@@ -4,23 +4,37 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from probe_recording.api import Config, TaskRecorder
 from probe_recording.framework import Lock
 from probe_recording.messages import note
+from probe_recording.values.arrays import Array
 
 from probe_core.errors import UserError, describe_error, find_nearest_names, format_count, format_list
-from probe_core.files.atomic import make_directory, remove_leftovers
-from probe_watch.grad_probe.earlier_run import remove_earlier_steps, remove_step
+from probe_core.files.atomic import make_directory, refuse_link, remove_leftovers, replace_file
 from probe_watch.grad_probe.measurement import MeasuredGradient
-from probe_watch.grad_probe.names import get_rank_path
+from probe_watch.grad_probe.names import (
+    NPY_SUFFIX,
+    OLD_SUFFIX,
+    PACKED_NAME,
+    STEP_NAME,
+    SUMMARY_NAME,
+    format_direction_file_name,
+    get_packed_path,
+    get_rank_path,
+    get_summary_path,
+    parse_number,
+    step_directory,
+)
+from probe_watch.grad_probe.packed import PackedWriter
 from probe_watch.grad_probe.settings import GradSettings
-from probe_watch.grad_probe.step_writer import StepWriter
+from probe_watch.grad_probe.summary_file import format_csv_row, list_columns, write_csv
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,3 +211,95 @@ class GradRecorder(TaskRecorder):
         if text not in self._reported:
             self._reported.add(text)
             note(f"probe: {text}")
+
+
+# -- removal of the files of an earlier run; other files are never deleted, and no link is followed -
+
+
+def remove_earlier_steps(directory: Path, first_step: int) -> int:
+    """Remove the files of all steps starting at ``first_step`` and return the number of these steps.
+
+    Args:
+        directory: The directory of the rank.
+        first_step: The first step to remove.
+    """
+    refuse_link(directory)
+    steps: set[int] = set()
+    with suppress(FileNotFoundError):
+        for path in directory.iterdir():
+            for pattern in (SUMMARY_NAME, PACKED_NAME, STEP_NAME):
+                step = parse_number(pattern, path.name)
+                if step is not None and step >= first_step:
+                    steps.add(step)
+    return sum(remove_step(directory, step) for step in steps)
+
+
+def remove_step(directory: Path, step: int) -> bool:
+    """Remove the files of a step and return True if there were any."""
+    files = [get_summary_path(directory, step), get_packed_path(directory, step)]
+    signs = step_directory(directory, step)
+    if signs.is_dir() and not signs.is_symlink():
+        files += [path for path in signs.iterdir() if path.suffix in (NPY_SUFFIX, OLD_SUFFIX, ".part")]
+    removed = False
+    for path in files:
+        with suppress(FileNotFoundError):
+            path.unlink()
+            removed = True
+    with suppress(OSError):  # there is none, or it holds other files
+        signs.rmdir()
+    return removed
+
+
+# -- the files of one step (docs/gradients.md#files) ------------------------------------------------
+
+
+class StepWriter:
+    """A writer of the gradients of one step; the csv is written last, and means that the step is complete.
+
+    Args:
+        directory: The directory of the rank; it is created.
+        step: The number of the step.
+        settings: The data and files to write.
+        shapes: The shapes of all gradients that may follow, by the names of their parameters.
+
+    Raises:
+        UserError: The directory is not writable.
+    """
+
+    def __init__(
+        self, directory: Path, step: int, settings: GradSettings, shapes: Mapping[str, tuple[int, ...]]
+    ) -> None:
+        refuse_link(directory)
+        make_directory(directory)
+        self._csv = get_summary_path(directory, step)
+        self._rows = [list_columns(settings)]
+        self._npy_directory = step_directory(directory, step) if settings.writes_npy else None
+        if self._npy_directory is not None:
+            refuse_link(self._npy_directory)
+            make_directory(self._npy_directory)
+        self._packed = PackedWriter(directory, step, shapes) if settings.writes_packed else None
+
+    def add(self, parameter: str, gradient: MeasuredGradient) -> None:
+        """Write one gradient."""
+        if gradient.is_positive is not None:
+            if self._npy_directory is not None:
+                _write_npy(self._npy_directory / format_direction_file_name(parameter), gradient.is_positive)
+            if self._packed is not None:
+                self._packed.add(parameter, gradient.is_positive)
+        self._rows.append(format_csv_row(parameter, gradient.statistics))
+
+    def commit(self) -> None:
+        """Complete the step."""
+        if self._packed is not None:
+            self._packed.commit()
+        write_csv(self._csv, self._rows)
+
+    def discard(self) -> None:
+        """Remove the unfinished file of packed signs."""
+        if self._packed is not None:
+            self._packed.discard()
+
+
+def _write_npy(path: Path, array: Array) -> None:
+    with replace_file(path) as file:
+        np.save(file, array, allow_pickle=False)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from typing import Any
+
+from probe_recording.values.leaves import encode_number
 
 from probe_watch.nan_analysis.findings import NonFiniteAnalysis, NonFiniteArrival, NonFiniteCall, RankRecord
 from probe_watch.nan_analysis.levels import CallLevel
@@ -36,8 +37,8 @@ def _convert_call(first: NonFiniteCall) -> dict[str, Any]:
             "kinds": list(first.value.kinds),
             "dtype": first.value.dtype,
             "shape": first.value.shape,
-            "max": _number(first.value.maximum),
-            "min": _number(first.value.minimum),
+            "max": encode_number(first.value.maximum),
+            "min": encode_number(first.value.minimum),
         },
         "argument": first.argument or None,
         "absent_ranks": list(first.absent),
@@ -78,10 +79,5 @@ def _convert_level(key: str, level: CallLevel) -> dict[str, Any]:
         "level": level.scene.level.value,
         "scene": level.scene.value,
         "kinds": list(level.kinds),
-        "ratio": _number(level.ratio),
+        "ratio": encode_number(level.ratio),
     }
-
-
-def _number(value: object) -> object:
-    """Return a number, or its text if JSON has no such number."""
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

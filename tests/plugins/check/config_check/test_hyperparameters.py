@@ -1,4 +1,4 @@
-"""Rules by which hyper-parameters match and differ; figures beside msprobe are in test_workbook_against_msprobe.py."""
+"""Rules by which hyper-parameters match and differ; figures beside msprobe are in test_results_against_msprobe.py."""
 
 from __future__ import annotations
 

@@ -90,9 +90,9 @@ def test_what_fails_is_said_with_who_gives_it() -> None:
             metric("no_ahead", ahead="mine_hooks:not_there"),
         )
     )
-    core = check_plugins(manager_of()).made
+    core = check_plugins(manager_of()).contribution_count
     found = check_plugins(manager)
-    assert set(made) == {"good"} and found.made == core + 1
+    assert set(made) == {"good"} and found.contribution_count == core + 1
     assert [failure.name for failure in found.failed] == ["bad", "ends", "refuses", "lost", "no_ahead"]
     assert all(failure.kind == "metrics" and failure.origins == ("mine",) for failure in found.failed)
     problems = [failure.problem for failure in found.failed]

@@ -99,12 +99,13 @@ def test_a_difference_knows_the_steps_of_optimizers_before_it(tmp_path: Path) ->
 def test_a_backward_pass_from_another_value(norm: float, shape: list[int], is_other: bool, tmp_path: Path) -> None:
     target, golden = step(), step()
     for entries, value, sizes in ((target, norm, shape), (golden, 2.0, [])):
-        entries[0]["values"]["loss.0"] = leaf(value) | {"shape": sizes}
+        statistics = dict.fromkeys(("Max", "Min", "Mean", "Norm"), value)
+        entries[0]["values"]["loss.0"] = leaf(value) | {"shape": sizes} | statistics
     search = PhaseSearch(step_phases(tmp_path / "t", target), step_phases(tmp_path / "g", golden), 0.0)
     found = search.find_other_loss()
     assert (found is not None) is is_other
     if found is not None:
-        assert found.statement.text == "the backward pass starts from another value (loss.0: norm 2.5 against 2)"
+        assert found.statement.text == "the backward pass starts from another value (loss.0: 2.5 against 2)"
         assert "in loss" in found.step_phase.where
 
 

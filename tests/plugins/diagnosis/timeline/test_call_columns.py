@@ -14,7 +14,6 @@ from probe_diagnosis.difference.explanations import find_largest_difference
 from probe_diagnosis.difference.largest import compute_largest_differences
 from probe_diagnosis.timeline.call_columns import CallColumns
 from probe_diagnosis.timeline.compared_calls import Basis, ComparedCall, ValueComparison, ValueState
-from probe_diagnosis.timeline.order import order_by_effect
 from probe_diagnosis.timeline.value_table import build_call_table
 from support.measuring import PROPERTY
 
@@ -69,10 +68,9 @@ def test_multiples_of_rounding_are_those_of_the_views(
 @given(CALLS, NOISES)
 def test_the_largest_differences_are_those_of_the_views(values: list[list[ValueComparison]], noise: float) -> None:
     columns = columns_of(values)
-    order = order_by_effect(columns)
-    largest = compute_largest_differences(columns, order, noise)
+    largest = compute_largest_differences(columns, noise)
     bound = noise
-    for number in order:
+    for number in columns.effect_order:
         call = columns[number]
         bound = max([bound, *(value.noise for value in call.values if not value.is_scalar)])
         assert largest.noise[number] == bound
@@ -91,7 +89,7 @@ def test_the_largest_differences_are_those_of_the_views(values: list[list[ValueC
 
 @pytest.mark.parametrize("count", [0, 1])
 def test_no_values_are_no_difference(count: int) -> None:
-    largest = compute_largest_differences(columns_of([[]] * count), range(count))
+    largest = compute_largest_differences(columns_of([[]] * count))
     assert largest.input_distances == largest.output_distances == largest.scaled_output_distances == [0.0] * count
 
 
@@ -108,4 +106,4 @@ def test_calls_that_were_being_added_are_dropped(attribute: str) -> None:
         columns.modules.append(())
     columns.drop_incomplete()
     assert [*columns] == complete and len(columns.table) == 2
-    assert compute_largest_differences(columns, order_by_effect(columns)).output_distances == [0.0, 0.0]
+    assert compute_largest_differences(columns).output_distances == [0.0, 0.0]

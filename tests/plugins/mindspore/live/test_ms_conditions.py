@@ -17,7 +17,7 @@ from mindspore import Tensor, amp, mint, nn, ops  # noqa: E402
 from probe_mindspore import compat  # noqa: E402
 from probe_mindspore.capture.conditions import MindSporeConditions  # noqa: E402
 from probe_mindspore.generators import read_seeds, read_states  # noqa: E402
-from probe_pytorch.batch_hash import hash_tensor  # noqa: E402
+from probe_pytorch.capture.conditions import hash_tensor  # noqa: E402
 from support.on_mindspore.ms_recording import Recording, recording  # noqa: E402
 
 ms.runtime.launch_blocking()

@@ -61,14 +61,14 @@ def replace_value(records: Sequence[Record], key: str, value: float) -> list[Rec
 
 
 def test_take_keeps_nothing_of_equal_runs(judge: CallJudge) -> None:
-    assert judge_run(judge, GOLDEN) == judge.kept == []
+    assert judge_run(judge, GOLDEN) == judge.stored_calls == []
     assert (judge.compared_count, judge.unpaired_count) == (len(GOLDEN), 0)
 
 
 @pytest.mark.parametrize("key", [key for key, _, _ in GOLDEN])
 def test_take_keeps_the_call_that_differs(judge: CallJudge, key: str) -> None:
     assert judge_run(judge, replace_value(GOLDEN, key, 9.0)) == [key]
-    assert [call.golden_key for call in judge.kept] == [key]
+    assert [call.golden_key for call in judge.stored_calls] == [key]
 
 
 def test_take_keeps_the_first_calls_in_the_order_of_time(judge: CallJudge) -> None:
@@ -95,13 +95,13 @@ def test_take_finds_the_backward_of_a_call_with_another_number(judge: CallJudge)
     renamed = {"Torch.add.1.forward": "Torch.add.7.forward", "Torch.add.1.backward": "Torch.add.7.backward"}
     run = [(renamed.get(key, key), value, parent) for key, value, parent in GOLDEN]
     assert judge_run(judge, replace_value(run, "Torch.add.7.backward", 9.0)) == ["Torch.add.7.backward"]
-    assert judge.kept[0].golden_key == "Torch.add.1.backward"
+    assert judge.stored_calls[0].golden_key == "Torch.add.1.backward"
 
 
 def test_take_keeps_an_inserted_call_that_a_difference_follows(judge: CallJudge) -> None:
     run = [GOLDEN[0], api("sqrt", 0, 9.0), *((key, value + 1.0, parent) for key, value, parent in GOLDEN[1:])]
     assert judge_run(judge, run) == ["Torch.sqrt.0.forward", *(key for key, _, _ in GOLDEN[1:4])]
-    assert judge.kept[0].golden_key is None and judge.differing_count == 3
+    assert judge.stored_calls[0].golden_key is None and judge.differing_count == 3
 
 
 def test_take_keeps_few_inserted_calls(judge: CallJudge) -> None:
@@ -131,7 +131,10 @@ def test_begin_step_of_several_steps(tmp_path: Path) -> None:
     changed = replace_value(GOLDEN, "Torch.add.0.forward", 9.0)
     assert judge_run(judge, changed, 0) == judge_run(judge, changed, 2) == ["Torch.add.0.forward"]
     assert judge_run(judge, changed, 1) == judge_run(judge, changed, 2) == []
-    assert [(call.step, call.key) for call in judge.kept] == [(0, "Torch.add.0.forward"), (2, "Torch.add.0.forward")]
+    assert [(call.step, call.key) for call in judge.stored_calls] == [
+        (0, "Torch.add.0.forward"),
+        (2, "Torch.add.0.forward"),
+    ]
 
 
 def test_begin_step_notes_steps_that_the_golden_lacks(judge: CallJudge) -> None:

@@ -14,8 +14,8 @@ from probe_recording.diff_check import held_tensors
 from probe_recording.diff_check.call_judge import CallJudge
 from probe_recording.diff_check.golden_run import read_golden_run
 from probe_recording.diff_check.held_tensors import HeldTensors
-from probe_recording.values.entry import Entry
 from probe_recording.values.leaves import TensorLeaf
+from probe_recording.values.tensor_store import Entry
 
 
 class DeviceSession:

@@ -15,7 +15,7 @@ from probe_recording.keeping.history import History
 from probe_recording.keeping.keeper import Keeper
 from probe_recording.keeping.options import MIN_BYTES, KeepOptions, parse_options
 from probe_recording.keeping.readings import QuantityName, QuantityReading
-from probe_recording.keeping.setting_change import SettingChange, find_setting_change
+from probe_recording.keeping.rise import SettingChange, find_setting_change
 from probe_recording.keeping.step_memory import MemoryDirectory, StepRing, StoredStep
 from probe_recording.keeping.verdict_text import format_event
 from probe_recording.keeping.watched_values import SeriesKind, WatchedValue

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from probe_recording.run_directory.record_table import RecordTable
-from probe_recording.values.entry import Entry
 from probe_recording.values.leaves import encode
+from probe_recording.values.tensor_store import Entry
 
 
 def encode_entry(entry: Entry) -> str:

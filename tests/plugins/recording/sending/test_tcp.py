@@ -16,8 +16,7 @@ import pytest
 from probe_recording.sending import tcp, transport
 from probe_recording.sending.body import SentTensor
 from probe_recording.sending.outbox import CALL_OVERHEAD_BYTES
-from probe_recording.sending.sender import Sender
-from probe_recording.sending.summary import SendingSummary
+from probe_recording.sending.sender import Sender, SendingSummary
 from probe_recording.sending.tls import create_receiver_context
 from probe_recording.settings.destination import Destination
 from support.receiving import Receiver, certificate, receiver

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import probe_recording
 import pytest
 from probe_recording.api import TensorLeaf
 from probe_recording.settings.config import parse
@@ -51,11 +50,6 @@ def test_a_configuration_may_use_the_earlier_name_of_the_field() -> None:
     with pytest.warns(UserWarning, match='"ladder" is called "step_phases" now'):
         config = parse({"dump_path": "run", "ladder": False})
     assert not config.step_phases
-
-
-def test_the_earlier_names_of_the_classes_work() -> None:
-    with pytest.warns(DeprecationWarning, match=r"Ladder is not in probe_recording\.api"):
-        assert probe_recording.Ladder is StepPhases
 
 
 @pytest.mark.parametrize(

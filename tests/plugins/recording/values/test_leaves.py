@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 from probe_recording.api import TensorLeaf
-from probe_recording.values.leaves import StoredLeaf, drop_data_names, encode, encode_names, quote
+from probe_recording.values.leaves import StoredLeaf, drop_data_names, encode, encode_names, encode_number, quote
 
 
 def make_leaf() -> TensorLeaf:
@@ -36,3 +37,8 @@ def test_indented_names_are_those_of_json(names: dict[str, str | None]) -> None:
 @pytest.mark.parametrize("name", ["", "a.b", 'say "x"', "back\\slash", "\u20ac", "line\n"])
 def test_quoted_names_are_those_of_json(name: str) -> None:
     assert quote(name) == json.dumps(name)
+
+
+def test_only_numbers_that_json_lacks_become_text() -> None:
+    assert [encode_number(value) for value in (math.nan, math.inf, -math.inf)] == ["nan", "inf", "-inf"]
+    assert [encode_number(value) for value in (1.5, 2, True, None, "nan")] == [1.5, 2, True, None, "nan"]

@@ -10,11 +10,11 @@ from types import FrameType
 from typing import Any
 
 import torch
+from probe_recording.capture.gathering import GradientCallback, GradientGatherer, GradientSource, hook_call_nodes
 from torch import nn
 
 from probe_check.monitor.names import Namer, list_spellings
 from probe_check.monitor.pytorch.hooks import ModuleHook, Observation, TrainingHooks
-from probe_check.monitor.pytorch.module_gradients import ModuleInputSource, attach_gradient_hooks
 from probe_check.monitor.pytorch.values import ValueIdentity
 from probe_check.monitor.settings import MonitorSettings, SideSelection
 from probe_check.monitor.tasks import Task
@@ -48,7 +48,7 @@ class ObservedModule:
     sides: SideSelection
     forward_count: int = 0
     backward_count: int = 0
-    sources: list[list[tuple[int, ModuleInputSource]]] = field(default_factory=list)
+    sources: list[list[tuple[int, GradientSource]]] = field(default_factory=list)
 
     def selects(self, side: str, position: int) -> bool:
         """Return True if a tensor at a position of a side is observed."""
@@ -110,10 +110,10 @@ class ActivationHooks(TrainingHooks):
     def _note_sources(
         self, observed: ObservedModule, _: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> None:
-        sources: list[tuple[int, ModuleInputSource]] = []
+        sources: list[tuple[int, GradientSource]] = []
         if self._observation.is_active() and torch.is_grad_enabled():
             inputs = list_tensors(args, kwargs)
-            sources = [(i, ModuleInputSource(tensor)) for i, tensor in enumerate(inputs) if tensor.requires_grad]
+            sources = [(i, GradientSource(tensor)) for i, tensor in enumerate(inputs) if tensor.requires_grad]
         observed.sources.append(sources)
 
     def _observe_forward(
@@ -151,7 +151,7 @@ class ActivationHooks(TrainingHooks):
     def _expect_gradients(
         self,
         observed: ObservedModule,
-        sources: Sequence[tuple[int, ModuleInputSource]],
+        sources: Sequence[tuple[int, GradientSource]],
         input_count: int,
         outputs: Sequence[Any],
     ) -> None:
@@ -254,3 +254,37 @@ def is_recomputing() -> bool:
 def _count_micro_batch(count: int, micro_steps: int) -> tuple[int, int]:
     """Return the number of a micro-batch, and the count after it, which restarts at 0."""
     return count, (count + 1) % micro_steps
+
+
+class GradientSum(GradientGatherer):
+    """A collector that adds up the gradients of several uses of an input."""
+
+    def _add_gradient(self, total: torch.Tensor | None, gradient: torch.Tensor) -> torch.Tensor:
+        gradient = gradient.detach()
+        return gradient.clone() if total is None else total + gradient
+
+
+def attach_gradient_hooks(
+    outputs: Sequence[Any], sources: Sequence[GradientSource], receiver: GradientCallback
+) -> None:
+    """Report the gradients of a forward pass when they arrive.
+
+    Args:
+        outputs: The results of the module.
+        sources: The places of its inputs that need a gradient.
+        receiver: The receiver. Its sides are ``input`` for the gradient of an output, and ``output`` for that
+            of an input, with their positions.
+    """
+    source_nodes = {source.node for source in sources}
+    tensors = [
+        (position, tensor)
+        for position, tensor in enumerate(outputs)
+        if isinstance(tensor, torch.Tensor) and tensor.grad_fn is not None
+    ]
+    hook_call_nodes(
+        GradientSum(receiver, len(sources)),
+        tensors,
+        sources,
+        lambda node: bool(sources) and node not in source_nodes,
+        torch.Tensor.register_hook,
+    )

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import functools
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
+from probe_recording.api import belongs_to_recorder, stack_of
+from probe_recording.sites import list_stack_lines
 from torch import nn
 
 from probe_check.monitor.figures import Figures
+from probe_check.monitor.names import Namer
 from probe_check.monitor.observer import Observer, StepListener, TrainingNotes
 from probe_check.monitor.pytorch.activations import ActivationHooks, select_modules
 from probe_check.monitor.pytorch.communication import CommunicationHooks
 from probe_check.monitor.pytorch.features import FeatureHooks
 from probe_check.monitor.pytorch.hooks import Observation, TrainingHooks
 from probe_check.monitor.pytorch.parameters import ParameterHooks, select_parameters
-from probe_check.monitor.pytorch.steps import StepWrapper
-from probe_check.monitor.pytorch.structure import StackHooks, StructureCollector
-from probe_check.monitor.pytorch.values import StepValues
+from probe_check.monitor.pytorch.values import StepValues, ValueIdentity
 from probe_check.monitor.settings import MonitorSettings
 from probe_check.monitor.tasks import Task
 from probe_check.torch_process import TorchProcess
@@ -176,3 +180,117 @@ class TorchObserver(Observer):
             return 0, (self.process.rank,)
         group: Any = process_group if isinstance(process_group, dist.ProcessGroup) else dist.group.WORLD
         return dist.get_rank(group), tuple(dist.get_process_group_ranks(group))
+
+
+# -- a replacement of the method ``step`` of an optimizer -------------------------------------------
+
+
+class StepWrapper:
+    """A wrapper of the method ``step`` of an optimizer, which calls functions around each step.
+
+    Args:
+        optimizer: The optimizer.
+        before: A function to call before each step.
+        after: A function to call after each step that raises no exception.
+    """
+
+    def __init__(self, optimizer: Any, before: Callable[[], None] | None, after: Callable[[], None]) -> None:
+        self._optimizer = optimizer
+        self._is_removed = False
+        self._replaced_attribute = getattr(optimizer, "__dict__", {}).get("step")
+        original = optimizer.step
+
+        @functools.wraps(original)
+        def run_observed_step(*args: Any, **kwargs: Any) -> Any:
+            if before is not None and not self._is_removed:
+                before()
+            result = original(*args, **kwargs)
+            if not self._is_removed:
+                after()
+            return result
+
+        self._wrapper = optimizer.step = run_observed_step
+
+    def remove(self) -> None:
+        """Restore the method, or call it without the functions if another wrapper replaced this one."""
+        self._is_removed = True
+        if self._optimizer.step is not self._wrapper:
+            return
+        if self._replaced_attribute is None:
+            del self._optimizer.step
+        else:
+            self._optimizer.step = self._replaced_attribute
+
+
+# -- the structure of a model, and the call stacks of its modules -----------------------------------
+
+
+MODULE_FILE = "torch/nn/modules/module.py"
+"""The file whose frames call the forwards of modules; they are left out of stacks."""
+
+Structure = dict[str, dict[str, dict[str, str]]]
+"""The sides of each module, each with its kind and the layouts of its tensors."""
+
+
+class StructureCollector:
+    """The tensors of each side of each module in the first step, as ``module_struct.json`` contains them."""
+
+    def __init__(self) -> None:
+        self._sides: dict[tuple[str, str], dict[str, str]] = {}
+
+    def receive(self, identity: ValueIdentity, tensor: torch.Tensor | None) -> None:
+        """Note the layout of a tensor of a side."""
+        module, _, side = identity.name.rpartition(".")
+        side, _, position = side.partition("_")
+        shown_side = f"{side}_grad" if identity.task is Task.ACTIVATION_GRADIENT else side
+        values = self._sides.setdefault((f"{identity.model_index}:{module}", shown_side), {})
+        if tensor is not None or (position or "0") not in values:
+            values[position or "0"] = _format_layout(tensor)
+
+    def create_structure(self) -> Structure:
+        """Return the structure."""
+        structure: Structure = {}
+        for (module, side), layouts in self._sides.items():
+            if side == "output" and len(layouts) == 1:
+                content = {"config": "tensor", "tensor": layouts["0"]}
+            else:
+                content = {"config": f"tuple[{len(layouts)}]", **layouts}
+            structure.setdefault(module, {})[side] = content
+        return structure
+
+
+def _format_layout(tensor: torch.Tensor | None) -> str:
+    return "None" if tensor is None else f"size={tuple(tensor.shape)}, dtype={tensor.dtype}"
+
+
+class StackHooks(TrainingHooks):
+    """Hooks that note the call stack of the first forward of each module.
+
+    Args:
+        models: The models.
+        is_active: A function that returns True in steps that are observed.
+        is_short: True to shorten names.
+    """
+
+    def __init__(self, models: Sequence[nn.Module], is_active: Callable[[], bool], *, is_short: bool) -> None:
+        super().__init__()
+        self._is_active = is_active
+        self._stacks: dict[str, str] = {}
+        belongs_to_recorder(Path(__file__).parents[1])
+        namer = Namer(is_short=is_short)
+        for model_index, model in enumerate(models):
+            for name, module in model.named_modules():
+                shown_name = f"{model_index}:{namer.choose_name(model_index, name)}"
+                self._add_forward_hook(module, lambda *_, shown_name=shown_name: self._note(shown_name))
+
+    def _note(self, name: str) -> None:
+        if self._is_active() and name not in self._stacks:
+            self._stacks[name] = "\n".join(
+                line for line in list_stack_lines(stack_of(sys._getframe(3))) if MODULE_FILE not in line
+            )
+
+    def take(self) -> dict[str, str]:
+        """Return the stacks, and remove the hooks if there are stacks."""
+        if self._stacks:
+            self.remove()
+        return self._stacks

@@ -9,6 +9,7 @@ import numpy as np
 
 from probe_core.store.names import is_module
 from probe_diagnosis.answer.causes.altered_calls import find_altered_calls, is_same_axis
+from probe_diagnosis.answer.causes.changed_buffers import changes_buffers
 from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
 from probe_diagnosis.answer.causes.phase_comparison import PhaseComparison
 from probe_diagnosis.answer.causes.step_effect import StepEffect
@@ -91,9 +92,11 @@ def select_calls(
         in_step: True if the comparison is of one step of several.
     """
     search_result, without_trace = _search(facts, runs, step_phases, history)
-    nodes = [*search_result.first, *search_result.further]
-    downstream = search_result.downstream[facts.rank]
     unseen = list(search_result.vanished)
+    nodes = [*search_result.first, *search_result.further]
+    if not nodes and (effective := [node for node in unseen if changes_buffers(node, step_phases)]):
+        nodes, unseen = effective, [node for node in unseen if node not in effective]
+    downstream = search_result.downstream[facts.rank]
     is_alone = len(nodes) == 1 and not downstream
     if is_alone and nodes[0].reason.cause is CauseKind.RECEIVED and nodes[0].call.outputs_agree:  # it has no effect
         unseen.append(nodes.pop())
@@ -185,8 +188,9 @@ def _search(
     if not (reported or search_result.vanished):
         return search_result, []
     effect = StepEffect(facts.ops)
-    isolated = effect.find_isolated_calls() if reported else set()
-    if isolated and step_phases.are_gradients_same() and step_phases.are_parameters_same():
+    is_step_same = step_phases.are_gradients_same() and step_phases.are_parameters_same()
+    isolated = effect.find_isolated_calls() if reported and is_step_same else set()
+    if isolated:
         others = [facts.ops[number] for number in range(len(facts.ops)) if number not in isolated]
         rest = search({facts.rank: others}, histories=histories, carried=carried)
         if not (rest.first or rest.grown or rest.vanished):
@@ -195,7 +199,7 @@ def _search(
     without_trace = effect.find_traceless_calls(
         reported, search_result.vanished, is_rounding_before=is_rounding, is_continued=history is not None
     )
-    if not without_trace:
+    if not without_trace or any(changes_buffers(node, step_phases) for node in without_trace):
         return search_result, []
     calls, known_values = effect.find_calls_after_ends()
     return search({facts.rank: calls}, known_values, histories, carried, follows_backward=True), without_trace

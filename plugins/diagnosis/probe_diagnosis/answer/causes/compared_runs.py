@@ -49,6 +49,13 @@ class ComparedRuns:
         """Return the frames of an op outside framework and recorder, innermost first."""
         return [*select_own_frames(self._find_frames(op, side))]
 
+    def find_caller(self, op: str, side: int = 0) -> str:
+        """Return the line that called the function of an op, if the run reaches the op's line from several lines."""
+        line, caller, *_ = [*self.list_own_frames(op, side), "", ""]
+        stacks = {self._find_frames(key, side) for key in self.both[side].names()} if caller else set()
+        frames = ([*select_own_frames(stack)] for stack in stacks)
+        return caller if any(other[:1] == [line] and other[1:2] not in ([], [caller]) for other in frames) else ""
+
     def find_entering_line(self, op: str, side: int = 0) -> str:
         """Return the line that calls the model or the API around an op; empty if not recorded."""
         return find_entering_frame(self._find_frames(op, side))

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from probe_core.model import Reason
 from probe_core.model.answers import Finding
 from probe_core.store.names import is_backward, is_gradient, parse_module_key
@@ -18,6 +20,7 @@ from probe_diagnosis.answer.causes.replaced_calls import find_uncompared_calls
 from probe_diagnosis.difference.nodes import Node
 from probe_diagnosis.difference.reason_statement import PHASES_INTRO
 from probe_diagnosis.difference.reasons import CauseKind
+from probe_diagnosis.limits import limits
 from probe_diagnosis.phases.phase_differences import AFTER_BACKWARD, UNTIL_BACKWARD, PhaseDifference
 from probe_diagnosis.phases.phase_search import PhaseSearch
 from probe_diagnosis.phases.phases_file import Number, PhasesFile, read_phases
@@ -50,8 +53,7 @@ class PhaseComparison:
         phase_files = [None if runs.are_rows else read_phases(run.shown.path.parent) for run in runs.both]
         target, golden = phase_files
         self._numbers = facts.ops.numbers_by_key
-        backward_calls = [number for number, key in enumerate(facts.ops.keys) if is_backward(key)]
-        self._last_backward_call = max(backward_calls, default=len(facts.ops))
+        self._last_backward_call = max(np.flatnonzero(facts.ops.is_backward).tolist(), default=len(facts.ops))
         self._step_counts = count_optimizer_steps(facts.ops) or [0]
         self._both = None if target is None or golden is None else (target, golden)
         self._search = PhaseSearch(target, golden, facts.ops.noise, carried) if target and golden else None
@@ -109,20 +111,22 @@ class PhaseComparison:
         step = None if self._search is None else self._search.find_other_loss()
         return [] if step is None else [self._create_finding(step)]
 
-    def find_calls_with_changed_buffers(self, altered_calls: Sequence[Finding]) -> list[Finding]:
-        """Return the calls with different arguments whose modules have other buffers after the step.
+    def find_changed_buffers(self, modules: Sequence[str], min_multiple: float = 1.0) -> PhaseDifference | None:
+        """Return that buffers of the innermost of ``modules`` agree before the step and differ after it, or None.
 
-        Such buffers are a part of the model that its outputs in training do not show, such as the running
-        statistics of a batch normalization.
+        The model itself may not be recorded, so calls outside of modules belong to it.
         """
-        findings = []
-        for cause in altered_calls:
-            module = parse_module_key(cause.modules[0]) if cause.modules else None
-            if self._search is not None and module is not None and "argument" in cause.evidence:
-                step = self._search.find_changed_buffers(module.path)
-                if step is not None:
-                    findings.append(add_phase_evidence(cause, step, is_stated=False))
-        return findings
+        module = parse_module_key(modules[0]) if modules else None
+        if self._search is None or (modules and module is None):
+            return None
+        return self._search.find_changed_buffers(module.path if module else "", min_multiple)
+
+    def find_lone_buffers(self) -> list[Finding]:
+        """Return that buffers agree before the step and differ entirely after it."""
+        step = None
+        if self._search is not None:
+            step = self._search.find_changed_buffers(None, limits().min_vanishing_multiple)
+        return [] if step is None else [self._create_finding(step)]
 
     def find_setting(self) -> list[Finding]:
         """Return the first setting of an optimizer that differs and changes values."""

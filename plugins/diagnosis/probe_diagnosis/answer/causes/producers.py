@@ -79,6 +79,16 @@ def find_producers(run: Run, op: str) -> dict[str, str]:
     return dict(sorted(keys_by_path.items()))
 
 
+def returns_its_inputs(run: Run, op: str) -> bool:
+    """Return True for a call that returns only tensors that it received, such as a move to another device."""
+    index = run.find(op)
+    slots = run.record(index).slots if index is not None else ()
+    tensors = [slot for slot in slots if slot.value.kind is Kind.TENSOR]
+    received = {compute_fingerprint(slot.value) for slot in tensors if slot.side.is_source}
+    returned = {compute_fingerprint(slot.value) for slot in tensors if slot.side is Side.OUTPUT}
+    return bool(returned) and returned <= received
+
+
 def has_uninformative_output(run: Run, op: str) -> bool:
     """Return True for a call whose output has statistics that identify it poorly: integers, booleans, a mask."""
     index = run.find(op)

@@ -10,6 +10,7 @@ from probe_core.model.answers import Finding
 from probe_diagnosis.answer.causes.altered_calls import add_similar_calls, find_unpaired_calls, is_harmless
 from probe_diagnosis.answer.causes.call_selection import CallSelection
 from probe_diagnosis.answer.causes.call_tracer import CallTracer
+from probe_diagnosis.answer.causes.changed_buffers import find_causes_in_buffers
 from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
 from probe_diagnosis.answer.causes.condition_causes import ConditionCauses
 from probe_diagnosis.answer.causes.findings import create_finding, fold_repeated_findings
@@ -73,8 +74,8 @@ def find_causes(
     if not (selection.rounding or is_explained):
         causes = step_phases.find_lone_phase(effective=True) or upstream.find_lone_gradients()
         altered_calls = step_phases.add_lost_updates(altered_calls) or step_phases.find_lone_phase(effective=False)
-    if not causes:
-        causes = step_phases.find_calls_with_changed_buffers(altered_calls)
+    if not (causes or is_explained):
+        causes = find_causes_in_buffers(facts, runs, step_phases, altered_calls)
         ops = {cause.op for cause in causes}
         altered_calls = [cause for cause in altered_calls if cause.op not in ops]
     graph = upstream.find_graph_difference()

@@ -20,7 +20,7 @@ from probe_diagnosis.answer.causes.unpaired_calls import rename_row
 from probe_diagnosis.difference.search import search
 from probe_diagnosis.limits import limits
 from probe_diagnosis.timeline.compared_calls import Basis
-from probe_diagnosis.timeline.order import OPTIMIZER, is_arranging, order_by_effect
+from probe_diagnosis.timeline.order import OPTIMIZER, is_arranging
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.value_table import (
     DIFFERS_CODE,
@@ -90,9 +90,9 @@ class _BlockSearch:
         """Return the lines of the table that closed blocks withdraw."""
         calls, fields, is_source = self._calls, self._calls.table.lines, self._is_source
         differs = calls.find_largest(self._multiples) > 0
-        for number in order_by_effect(calls) if differs.any() else ():
-            key = calls.keys[number]
-            is_forward = not (is_backward(key) or is_gradient(key) or OPTIMIZER in calls.modules[number])
+        for number in calls.effect_order if differs.any() else ():
+            is_of_backward_pass = calls.is_backward[number] or calls.is_gradient[number]
+            is_forward = not (is_of_backward_pass or OPTIMIZER in calls.modules[number])
             if differs[number] and is_forward and not self._enter_call(number):
                 break
         lines: set[int] = set()

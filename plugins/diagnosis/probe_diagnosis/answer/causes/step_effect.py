@@ -7,13 +7,12 @@ from functools import cached_property
 
 import numpy as np
 
-from probe_core.store.names import is_backward, is_gradient
+from probe_core.store.names import is_gradient
 from probe_diagnosis.difference.nodes import Node, is_large
 from probe_diagnosis.difference.reasons import CauseKind
 from probe_diagnosis.limits import limits
 from probe_diagnosis.timeline.call_columns import CallColumns
 from probe_diagnosis.timeline.compared_calls import Basis, ComparedCall, ValueState
-from probe_diagnosis.timeline.order import order_by_effect
 
 
 class StepEffect:
@@ -29,26 +28,21 @@ class StepEffect:
         self._calls = calls
 
     @cached_property
-    def _order(self) -> list[int]:
-        """The numbers of the calls in the order of their effects."""
-        return order_by_effect(self._calls)
-
-    @cached_property
     def _indices(self) -> dict[str, int]:
         """The indices of the calls in the order of their effects."""
         keys = self._calls.keys
-        return {keys[number]: index for index, number in reversed([*enumerate(self._order)])}
+        return {keys[number]: index for index, number in reversed([*enumerate(self._calls.effect_order)])}
 
     @cached_property
     def _ends(self) -> list[int]:
         """The indices of the ends in the order of the effects."""
-        keys = [self._calls.keys[number] for number in self._order]
-        marks = [is_backward(key) or is_gradient(key) for key in keys]
+        calls, order = self._calls, self._calls.effect_order
+        marks = [calls.is_backward[number] or calls.is_gradient[number] for number in order]
         last = (marks.index(True) if True in marks else len(marks)) - 1
-        return [index for index, key in enumerate(keys) if index == last or is_gradient(key)]
+        return [index for index, number in enumerate(order) if index == last or calls.is_gradient[number]]
 
     def _get_call(self, index: int) -> ComparedCall:
-        return self._calls[self._order[index]]
+        return self._calls[self._calls.effect_order[index]]
 
     def is_rounding(self, node: Node, *, is_continued: bool = False) -> bool:
         """Return True if the effects of a difference show that it is rounding.
@@ -174,17 +168,17 @@ class StepEffect:
         return values_by_call
 
     def _find_index(self, node: Node) -> int:
-        return self._indices.get(node.call.op, len(self._order))
+        return self._indices.get(node.call.op, len(self._calls.effect_order))
 
     def find_calls_after_ends(self) -> tuple[list[ComparedCall], set[tuple[float, float]]]:
         """Return the calls after the ends, and distance and scale of all values that differ before them."""
         last = max(self._ends)
         table = self._calls.table
         before = np.zeros(len(self._calls), bool)
-        before[self._order[: last + 1]] = True
+        before[self._calls.effect_order[: last + 1]] = True
         lines = table.lines[table.differs & before[self._calls.call_numbers]]
         known_values = {*zip(lines["distance"].tolist(), lines["scale"].tolist())}
-        return [self._calls[number] for number in self._order[last + 1 :]], known_values
+        return [self._calls[number] for number in self._calls.effect_order[last + 1 :]], known_values
 
     def find_largest_effect(self) -> tuple[float, str]:
         """Return the largest difference of an end, as a multiple of rounding, with its row; 0 for none.

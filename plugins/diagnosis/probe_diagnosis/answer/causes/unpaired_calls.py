@@ -9,6 +9,7 @@ from probe_core.model.run import Run
 from probe_core.store.names import get_api_name, is_module
 from probe_diagnosis.answer.causes.compared_runs import ComparedRuns
 from probe_diagnosis.answer.causes.findings import strip_numbers
+from probe_diagnosis.answer.causes.producers import returns_its_inputs
 from probe_diagnosis.answer.causes.traced_call import GOLDEN, TARGET
 from probe_diagnosis.timeline.compared_calls import ComparedCall
 
@@ -37,7 +38,10 @@ def select_surplus_calls(calls: Sequence[Sequence[str]]) -> list[list[str]]:
 
 
 def list_preceding_calls(run: Run, index: int | None, unpaired_keys: Container[str]) -> list[str]:
-    """Return, in order, the unpaired calls of a run that directly precede a record."""
+    """Return, in order, the unpaired calls of a run that directly precede a record.
+
+    A call that returns the tensors that it received changes no values, and is left out.
+    """
     names = run.names()
     calls: list[str] = []
     while index is not None and index > 0:
@@ -46,7 +50,8 @@ def list_preceding_calls(run: Run, index: int | None, unpaired_keys: Container[s
             calls.append(names[index])
         elif not is_module(names[index]):
             break
-    return [key for key in reversed(calls) if not is_module(key)] or calls[::-1]
+    calls = [key for key in reversed(calls) if not returns_its_inputs(run, key)]
+    return [key for key in calls if not is_module(key)] or calls
 
 
 def list_neighbors(run: Run, op: str, unpaired_keys: Container[str]) -> list[str]:

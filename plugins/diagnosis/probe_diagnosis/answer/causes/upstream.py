@@ -18,11 +18,11 @@ from probe_diagnosis.answer.causes.findings import create_finding, extend_statem
 from probe_diagnosis.answer.causes.step_effect import StepEffect
 from probe_diagnosis.difference.differing_values import describe_difference, describe_values
 from probe_diagnosis.difference.nodes import Node
-from probe_diagnosis.difference.reasons import CauseKind
+from probe_diagnosis.difference.reasons import CauseKind, OutputAgreement
 from probe_diagnosis.difference.statement import Statement
 from probe_diagnosis.timeline.compared_calls import ComparedCall, ValueComparison
 from probe_diagnosis.timeline.coverage import ONE_NONE
-from probe_diagnosis.timeline.order import OPTIMIZER, order_by_effect
+from probe_diagnosis.timeline.order import OPTIMIZER
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.recorded import find_value
 from probe_diagnosis.timeline.value_table import REQUIRES_OTHER_GRADIENT
@@ -105,13 +105,27 @@ class UpstreamSearch:
         return _attach_consequence(cause, extend_statement(origin, more))
 
     def _explain_by_argument(self, cause: Finding, node: Node) -> Finding | None:
-        """Return an earlier call with another argument that may have caused a gradient that differs."""
-        altered = self._made.get(node.reason.changed_call)
+        """Return an earlier call with another argument that may have caused the difference."""
+        altered = self._made.get(node.reason.changed_call) or self._find_altered_call_within(node)
         if altered is None:
             return None
         origin = create_finding(altered, self._runs.find_line)
         more = Statement(f", but {cause.op} downstream of it differs by more than rounding explains")
         return _attach_consequence(cause, extend_statement(origin, more))
+
+    def _find_altered_call_within(self, node: Node) -> Node | None:
+        """Return the first call within a module with another argument whose outputs were not compared; else None."""
+        if node.reason.cause is not CauseKind.INTRODUCED:
+            return None
+        return next(
+            (
+                altered
+                for altered in self._made.values()
+                if node.call.op in altered.call.modules
+                and altered.reason.output_agreement is OutputAgreement.NOT_COMPARED
+            ),
+            None,
+        )
 
     def _explain_by_loss(self, cause: Finding, node: Node) -> Finding | None:
         """Return the backward pass that starts from another value, for a gradient that no other call explains."""
@@ -185,9 +199,9 @@ class UpstreamSearch:
         has_other = calls.has_any(calls.table.lines["flags"] & REQUIRES_OTHER_GRADIENT > 0)
         if not has_other.any():
             return None
-        has_backward = any(map(is_backward, calls.keys))
-        for number in order_by_effect(calls):
-            if not has_other[number] or is_backward(calls.keys[number]):
+        has_backward = any(calls.is_backward)
+        for number in calls.effect_order:
+            if not has_other[number] or calls.is_backward[number]:
                 continue
             call = calls[number]
             value = next(candidate for candidate in call.values if candidate.requires_other_gradient)

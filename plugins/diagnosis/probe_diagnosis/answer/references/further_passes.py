@@ -12,7 +12,7 @@ from probe_core.model.batches import RowBatch
 from probe_core.model.plan import Plan
 from probe_core.model.run import Run
 from probe_core.plugins.protocols import Comparer, OpenComparison
-from probe_core.store.names import drop_count, is_module
+from probe_core.store.names import drop_count, get_api_name, is_module
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.value_table import ValueTable
 
@@ -75,8 +75,8 @@ def _is_received_elsewhere(target: Run, golden: Run, op: str) -> bool:
     target_inputs, golden_inputs = _describe_input_tensors(target, op), _describe_input_tensors(golden, op)
     if not target_inputs or target_inputs == golden_inputs:
         return False
-    name = drop_count(op)
-    others = (key for key in golden.names() if key != op and drop_count(key) == name)
+    api, name = get_api_name(op), drop_count(op)
+    others = (key for key in golden.names() if key != op and get_api_name(key) == api and drop_count(key) == name)
     return any(_describe_input_tensors(golden, key) == target_inputs for key in others)
 
 

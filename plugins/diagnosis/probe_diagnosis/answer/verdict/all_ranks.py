@@ -113,18 +113,22 @@ def _merge_notes(
     reference: Mapping[str, Any],
     named: Collection[str],
 ) -> tuple[Note, ...]:
-    """Return the notes of all ranks, except for notes on calls that are causes."""
-    notes = dict.fromkeys(
-        note
-        for answer in answers.values()
-        for note in answer.notes
-        if note.kind not in (NoteKind.BASELINE, NoteKind.REFERENCE) and not (note.op and note.op in named)
-    )
+    """Return the notes of all comparisons, except for notes on calls that are causes.
+
+    Of several notes on the same call, the first is returned. It names its comparison.
+    """
+    notes: dict[tuple[NoteKind, str], Note] = {}
+    for name, answer in answers.items():
+        for note in answer.notes:
+            if note.kind not in (NoteKind.BASELINE, NoteKind.REFERENCE) and not (note.op and note.op in named):
+                text = f"in {name}, {note.text}" if note.op and len(answers) > 1 else note.text
+                notes.setdefault((note.kind, note.op or note.text), note._replace(text=text))
+    merged = [*notes.values()]
     if baseline_counts:
-        notes[Note(NoteKind.BASELINE, baseline.describe_baseline(baseline_counts))] = None
+        merged.append(Note(NoteKind.BASELINE, baseline.describe_baseline(baseline_counts)))
     if reference:
-        notes[Note(NoteKind.REFERENCE, reference_answers.describe_reference(reference))] = None
-    return tuple(notes)
+        merged.append(Note(NoteKind.REFERENCE, reference_answers.describe_reference(reference)))
+    return tuple(merged)
 
 
 def _merge_conditions(answers: Mapping[str, Answer], *, is_multi_rank: bool) -> tuple[Condition, ...]:

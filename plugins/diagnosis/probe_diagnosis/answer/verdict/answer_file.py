@@ -96,6 +96,7 @@ def _serialize_cause(cause: Finding) -> dict[str, Any]:
         "evidence": {name: _format_finite(value) for name, value in cause.evidence.items() if name != "argument_name"},
         "module": list(cause.modules),
         "where": cause.where,
+        "caller": cause.caller,
         "step": cause.step,
         "rank": cause.rank,
         "same": list(cause.same),

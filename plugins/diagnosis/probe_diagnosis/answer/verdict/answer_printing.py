@@ -109,6 +109,8 @@ def _show_cause(number: int, cause: Finding, table: str, *, names_rank: bool) ->
         console.show(f"        in {make_printable(cause.modules[0], 200)}")
     if cause.where:
         console.show(f"        {make_printable(cause.where, 200)}", wrap=True)
+    if cause.caller:
+        console.show(f"        called by {make_printable(cause.caller, 200)}", wrap=True)
     if cause.same:
         _show_calls("the same argument differs in", "other call", len(cause.same), cause.same[0])
     if cause.consequence_count:

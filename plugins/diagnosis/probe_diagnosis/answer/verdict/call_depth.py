@@ -10,7 +10,6 @@ import numpy as np
 from probe_core.plugins.protocols import PairResult
 from probe_diagnosis.answer.verdict.suspect_finder import SuspectFinder
 from probe_diagnosis.collectives.calls import CommunicationCall, Flow
-from probe_diagnosis.timeline.order import order_by_effect
 from probe_diagnosis.timeline.value_table import UNJUDGED_CODE
 
 
@@ -59,7 +58,7 @@ def list_call_depths(finished: PairResult) -> list[CallDepth]:
             calls.communication.get(number),
             rank,
         )
-        for number in order_by_effect(calls)
+        for number in calls.effect_order
     ]
 
 

@@ -144,7 +144,15 @@ class RankDiagnosis:
         if self.restore_findings:
             return [*self.restore_findings]
         causes = insert_precision(searched_causes, self.precision)
-        return insert_detector_findings(self.detector_findings, causes, self.facts, self.runs)
+        causes = insert_detector_findings(self.detector_findings, causes, self.facts, self.runs)
+        return [self._add_caller(causes[0]), *causes[1:]] if causes else []
+
+    def _add_caller(self, cause: Finding) -> Finding:
+        """Return a cause with the line that called its function, if its own line does not say which call it is."""
+        side = self.runs.find_side(cause.op)
+        if not cause.where or self.runs.find_line(cause.op, side) != cause.where:
+            return cause
+        return replace(cause, caller=self.runs.find_caller(cause.op, side))
 
     def _is_certain(self, causes: Sequence[Finding]) -> bool:
         """Return True if rounding cannot be the reason for the first cause."""

@@ -8,13 +8,14 @@ import torch
 from torch import Tensor
 
 from probe_pytorch.precheck.references.attention_layouts import (
+    ALL_TOKENS,
     TND,
+    AttentionMask,
     Heads,
     list_sequences,
     merge_heads,
     split_heads,
 )
-from probe_pytorch.precheck.references.attention_masks import ALL_TOKENS, AttentionMask
 from probe_pytorch.precheck.references.checks import check, check_broadcasts
 
 MASKED = -40000.0

@@ -16,7 +16,7 @@ from probe_check import csv2db, csv2tensorboard_by_step
 from probe_check.monitor.conversion import DATABASE_FILE
 from probe_check.monitor.pytorch.features import compute_attention_features, compute_linear_features
 from probe_check.monitor.pytorch.measurement import resolve
-from probe_check.monitor.pytorch.optimizer_state import Moments, compute_sign_agreement
+from probe_check.monitor.pytorch.parameters import Moments, compute_sign_agreement
 from support.runs.monitors import run_of, train
 
 from probe_core.errors import UserError
