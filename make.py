@@ -73,6 +73,9 @@ def pinned(names: tuple[str, ...] | None = None, file: str = "requirements-dev.t
 
 def run(*command: str | Path, cwd: str | Path = ROOT) -> None:
     """Run a command here, or in ``cwd``; what fails ends the verb with its code."""
+    if command[0] == PYTHON and not PYTHON.exists():
+        print(f"{HOME} has no Python yet. Run python3 make.py test first, which sets it up.", file=sys.stderr)
+        sys.exit(2)
     code = subprocess.run([str(part) for part in command], cwd=cwd).returncode
     if code:
         sys.exit(code)

@@ -232,9 +232,11 @@ def kit_apis() -> list[str]:
 
 
 def summarize(public: Any) -> str:
-    """Return the first sentence of the docstring of a class or a function; for a mapping, its keys."""
+    """Return the first sentence of the docstring of a class or a function; for a constant, its value or its keys."""
     if isinstance(public, Mapping):
         return "Mapping with the keys " + ", ".join(f"`{key}`" for key in public)
+    if isinstance(public, (str, tuple)):
+        return f"the constant `{public!r}`"
     sentence = " ".join(inspect.cleandoc(public.__doc__).split("\n\n")[0].split())
     linked = re.sub(r"docs/([\w-]+\.md(?:#[\w-]+)?)", lambda match: link_page(match[1]), sentence)
     return linked.replace("``", "`").replace("|", "\\|")

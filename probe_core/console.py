@@ -25,14 +25,13 @@ from probe_core.safe_text import escape_invisible, format_safe_json
 
 
 def prepare() -> None:
-    """Make both streams print any name, whatever the terminal's encoding."""
+    """Let both streams print any name in every encoding of the terminal."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure:
             reconfigure(errors="backslashreplace")
 
 
-ISSUE_TRACKER = "the project's issue tracker"
 PROGRESS_INTERVAL_SECONDS = 60.0
 """Time between two lines of progress in a pipe."""
 _STYLE = f"\x1b{os.urandom(8).hex()}"
@@ -56,8 +55,8 @@ def _print(text: str, *, err: bool, lines: bool) -> None:
     shown = [escape_invisible(pieces[0], keep)]
     for on, piece in zip(pieces[1::2], pieces[2::2]):
         piece = escape_invisible(piece, keep)
-        colour = on.removesuffix("bold").removesuffix("+") or None
-        shown.append(click.style(piece, fg=colour, bold=on.endswith("bold") or None) if on else piece)
+        color = on.removesuffix("bold").removesuffix("+") or None
+        shown.append(click.style(piece, fg=color, bold=on.endswith("bold") or None) if on else piece)
     with suppress(BrokenPipeError):
         click.echo("".join(shown), err=err)
 
@@ -130,7 +129,7 @@ def show_usage_error(problem: click.ClickException) -> None:
 def show_defect() -> None:
     """Print a defect of probe, with its traceback."""
     note(traceback.format_exc().rstrip(), lines=True)
-    error("This is a defect of probe.", f"Please report it with the lines above at {ISSUE_TRACKER}.")
+    error("This is a defect of probe.", "Report it with the lines above and the output of 'probe plugins'.")
 
 
 def is_output_pipe(problem: BrokenPipeError) -> bool:

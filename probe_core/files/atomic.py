@@ -241,7 +241,15 @@ def _is_alive(process: int) -> bool:
 
 def write_text(path: Path, text: str) -> None:
     """Replace ``path`` by a file that holds ``text``; readers see the old file or the new one."""
-    data = text.encode()
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a file at once, or leave it as it is.
+
+    Raises:
+        UserError: The file cannot be written.
+    """
     try:
         with replace_file(path) as file:
             file.write(data)

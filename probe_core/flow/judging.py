@@ -47,9 +47,9 @@ class RowChain:
     def apply(self, batch: RowBatch) -> None:
         """Let all plugins change a batch."""
         for member in [*self._members]:
-            spec, made = member
+            spec, contribution = member
             try:
-                self._change(spec.name, made, batch)
+                self._change(spec.name, contribution, batch)
             except BaseException as error:
                 plugin_error = create_plugin_error(error, spec.title, spec.origin)
                 if plugin_error is None:

@@ -8,12 +8,11 @@ from probe_core.matching.views import Views
 from probe_core.model.plan import Plan
 from probe_core.model.run import Run
 from probe_core.plugins.blame import blame_plugin
-from probe_core.plugins.distributions import create_missing_error, find_provider
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import SelectingViewer, Viewer
 from probe_core.plugins.specs import ViewSpec
 
-TRANSLATING_OPTION = "compare --api-mapping"
+NAME_MAPPING_OPTION = "--api-mapping"
 """The option whose distribution translates names between frameworks."""
 
 
@@ -61,13 +60,12 @@ def _describe_missing_mapping(manager: Manager, target: Run, golden: Run) -> str
     frameworks = target.header.framework, golden.header.framework
     if frameworks[0] == frameworks[1]:
         return ""
-    distribution = find_provider("flags", TRANSLATING_OPTION)
-    if distribution is None or distribution in {plugin.distribution for plugin in manager.plugins.values()}:
+    missing = manager.create_missing_option_error("compare", NAME_MAPPING_OPTION)
+    if missing is None:
         return ""
-    absent = create_missing_error("Mapping the names of one to the other", distribution)
     return (
         f"the target is of {frameworks[0]} and the golden of {frameworks[1]}; equal names are paired. "
-        f"{absent.what} {absent.fix}"
+        f"{missing.what} {missing.fix}"
     )
 
 

@@ -48,7 +48,6 @@ class Matching:
 add_alias(Matching, "matched", "matched_count")
 __getattr__ = create_deprecated_exporter(
     __name__,
-    dict.fromkeys(("find_partners", "index_by_canonical_name", "pair_slots"), "probe_core.matching.slot_pairing")
-    | dict.fromkeys(("ROW_COST", "RowOrder"), "probe_core.matching.row_order"),
+    {"find_partners": "probe_core.matching.slot_pairing", "RowOrder": "probe_core.matching.row_order"},
     {"partners_of": "find_partners"},
 )

@@ -19,5 +19,5 @@ __getattr__ = create_exporter(
         "Op Pair Percent Quantity Reason ReplacedVerdict Row RowCounts Ruling SEVERITIES Suspect Verdict",
         "values": "Kind Mode Record Side Slot Statistic Statistics Transfer Value",
     },
-    renamed={"Changed": "ReplacedVerdict", "GRAVITY": "SEVERITIES", "How": "MatchKind"},
+    renamed={"GRAVITY": "SEVERITIES", "How": "MatchKind"},
 )

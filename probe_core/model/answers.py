@@ -137,7 +137,7 @@ class Answer:
         next: Commands and settings to go on with.
         baseline: Counts of the calls that a second golden run covers; empty without one.
         incomplete: Those sentences of ``missing`` that are about a whole run.
-        withdrawn: What differs without an effect in its own step; a later one may show its effect.
+        withdrawn: Findings without an effect in their own step; a later step may show an effect.
         conditions: The conditions that differ, those first that may change numbers most.
         unknown_conditions: The runs whose conditions were not recorded: ``target``, ``golden``.
         reference: Counts of the values that a more precise run excuses; empty without one.

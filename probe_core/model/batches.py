@@ -176,8 +176,8 @@ class RowBatch:
         """True where both sides have the same statistic by Python's ``==``, of shape (rows, 4)."""
         sides = self.target, self.golden
         (types, numbers), (ref_types, ref_numbers) = ((side.column("types"), side.column("numbers")) for side in sides)
-        are_plain = _IS_NUMERIC[types] & _IS_NUMERIC[ref_types]
-        equal: Array = (are_plain & (numbers == ref_numbers)) | ((types == NONE) & (ref_types == NONE))
+        are_numbers = _IS_NUMERIC[types] & _IS_NUMERIC[ref_types]
+        equal: Array = (are_numbers & (numbers == ref_numbers)) | ((types == NONE) & (ref_types == NONE))
         are_texts = (types == TEXT) & (ref_types == TEXT)
         if are_texts.any():
             codes = self._encode_texts("texts", str)[np.where(are_texts, ref_numbers, 0).astype(int)]
@@ -355,5 +355,5 @@ class RowBatch:
 
 @cache
 def decode_notes(flags: int) -> tuple[Reason, ...]:
-    """Return the reasons that the bits of ``flags`` stand for."""
+    """Return the reasons that the bits of ``flags`` encode."""
     return tuple(note for place, note in enumerate(_NOTE_REASONS) if flags >> place & 1)

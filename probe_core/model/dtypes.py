@@ -16,7 +16,7 @@ def normalize_dtype(dtype: str) -> str:
 
 
 def is_same_dtype(first: str, second: str) -> bool:
-    """Return True if two names mean the same dtype, in whatever spelling."""
+    """Return True if two names denote the same dtype; their spellings may differ."""
     return first == second or normalize_dtype(first) == normalize_dtype(second)
 
 

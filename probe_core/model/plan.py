@@ -48,7 +48,7 @@ class Plan:
             those that cannot judge the kind of data in the runs are skipped.
         formats: The output formats (reporters), with their parameters.
         stack: The choice for call stacks in the table.
-        stack_path: The file of the call stacks, if it is not beside the target's record file.
+        stack_path: The file of the call stacks, if it is not next to the target's record file.
         advise: True to write the advisor's file.
         answer: True to write the file of the answer.
         time_stamp: ``YYYYmmddHHMMSS``, part of the names of all result files.

@@ -289,7 +289,7 @@ class Row(NamedTuple):
         op: The key of the op that the row belongs to.
         measurements: The results of the metrics.
         verdict: The verdict of the policy, or of the last judge that changed it.
-        notes: Reasons that apply to the pair whatever was measured.
+        notes: Reasons that apply to the pair and do not depend on its measurements.
         mark: The highlight, if any.
         stack: The frames of the call, innermost first; None if the table shows none on this row.
         further: The verdicts of further policies, by the policy's name.
@@ -395,4 +395,3 @@ class RowCounts:
 
 
 add_alias(Pair, "how", "match_kind")
-add_alias(Row, "was", "replaced_verdicts")

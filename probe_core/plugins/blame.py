@@ -50,7 +50,7 @@ def describe_fix(distribution: str) -> str:
     if not distribution:
         return "Report it to its authors."
     return (
-        "Update it from where you had it, report it to its authors (its own tests show the traceback), "
+        "Update it, report it to its authors (its tests show the traceback), "
         f"or do without it (pip uninstall {distribution})."
     )
 

@@ -377,6 +377,6 @@ def _select_entry_points(points: Sequence[metadata.EntryPoint] | metadata.EntryP
             text = f"{PLUGINS_VARIABLE} names {name}, and no installed plugin has that name. {text}"
             warnings.warn(text, PluginWarning, stacklevel=2)
     chosen = [point for point in unique if point.name in names]
-    # schedulers are part of each comparison of several ranks, whatever plugins a user selects
+    # comparisons of several ranks need a scheduler, even if the user does not select its plugin
     schedulers = [p for p in unique if p.name not in names and provides(_create_plugin(p).distribution, "schedulers")]
     return chosen + schedulers if any(point.name != CORE_PLUGIN for point in chosen) else chosen

@@ -24,7 +24,7 @@ class RunPair:
             otherwise empty.
         rank: The number of the target's rank; 0 if unknown.
         golden_rank: The number of the golden's rank; 0 if unknown.
-        one_of_two: True for a debug.json beside a dump.json that is compared as well.
+        one_of_two: True for a debug.json next to a dump.json that is compared as well.
     """
 
     target: Path
@@ -61,7 +61,4 @@ class Pairing:
     formats: RecordFiles = (DEFAULT_RECORD_FILES,)
 
 
-__getattr__ = create_deprecated_exporter(
-    __name__,
-    dict.fromkeys(("PAIR_RANKS", "find_ranks", "match_ranks", "pair_runs", "parse_rank_number"), "probe_ranks.api"),
-)
+__getattr__ = create_deprecated_exporter(__name__, dict.fromkeys(("find_ranks", "pair_runs"), "probe_ranks.api"))

@@ -14,7 +14,7 @@ from probe_core.plugins.blame import blame_plugin
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import Option, OptionSpec, import_address
 from probe_core.terminal.option_types import Location, NumberRanges
-from probe_core.terminal.spelling import Option as SpelledOption
+from probe_core.terminal.spelling import SpelledOption
 
 NO_VALUE = Path()
 """The value of an option that is given without one."""

@@ -16,7 +16,7 @@ def list_spellings(name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(start + text for text in (bare.replace("_", "-"), bare.replace("-", "_"))))
 
 
-class Option(click.Option):
+class SpelledOption(click.Option):
     """An option with main spellings, which are shown, and others, which are accepted.
 
     Args:
@@ -43,7 +43,7 @@ class Command(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options, then their other spellings."""
         super().format_options(ctx, formatter)
-        options = [parameter for parameter in self.get_params(ctx) if isinstance(parameter, Option)]
+        options = [parameter for parameter in self.get_params(ctx) if isinstance(parameter, SpelledOption)]
         rows = [(parameter.opts[-1], ", ".join(parameter.also)) for parameter in options if parameter.also]
         names = [
             *(parameter.opts[-1] for parameter in options),
@@ -57,5 +57,5 @@ class Command(click.Command):
                 formatter.write_text(f"Dashes and underscores within a name are interchangeable: {', '.join(dashed)}.")
 
 
-option = partial(click.option, cls=Option)
+option = partial(click.option, cls=SpelledOption)
 """The decorator ``click.option`` for an ``Option``."""

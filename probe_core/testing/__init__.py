@@ -9,22 +9,17 @@ Subclass one of the classes in a test module, and pytest runs its tests on your 
         spec = probe_metrics()[0]
 """
 
-from typing import TYPE_CHECKING
-
-from probe_core.exports import create_exporter
-
-if TYPE_CHECKING:
-    from probe_core.testing.arrays import EDGES, edge_pairs
-    from probe_core.testing.conformance import MetricConformance
-    from probe_core.testing.judges import JudgeConformance
-    from probe_core.testing.manager import manager_of
-    from probe_core.testing.matchers import MatcherConformance
-    from probe_core.testing.pairs import pair_of, pair_of_values
-    from probe_core.testing.policies import PolicyConformance
-    from probe_core.testing.readers import ReaderConformance
-    from probe_core.testing.reporters import ReporterConformance
-    from probe_core.testing.runs import ArrayRun
-    from probe_core.testing.views import ViewConformance
+from probe_core.testing.arrays import EDGES, edge_pairs
+from probe_core.testing.conformance import MetricConformance
+from probe_core.testing.judges import JudgeConformance
+from probe_core.testing.manager import manager_of
+from probe_core.testing.matchers import MatcherConformance
+from probe_core.testing.pairs import pair_of, pair_of_values
+from probe_core.testing.policies import PolicyConformance
+from probe_core.testing.readers import ReaderConformance
+from probe_core.testing.reporters import ReporterConformance
+from probe_core.testing.runs import ArrayRun
+from probe_core.testing.views import ViewConformance
 
 __all__ = [
     "EDGES",
@@ -41,21 +36,3 @@ __all__ = [
     "pair_of",
     "pair_of_values",
 ]
-
-__getattr__ = create_exporter(
-    __name__,
-    {
-        "arrays": "EDGES edge_pairs",
-        "conformance": "MetricConformance",
-        "executors": "ExecutorConformance",
-        "judges": "JudgeConformance",
-        "manager": "manager_of",
-        "matchers": "MatcherConformance",
-        "pairs": "pair_of pair_of_values",
-        "policies": "HighlighterConformance PolicyConformance",
-        "readers": "ReaderConformance",
-        "reporters": "ReporterConformance",
-        "runs": "ArrayRun",
-        "views": "ViewConformance",
-    },
-)

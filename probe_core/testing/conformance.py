@@ -41,7 +41,7 @@ class MetricConformance:
         assert len(measured) == count, f"measure must return {count} Measurement, not {len(measured)}"
         return list(measured)
 
-    def test_spec_names_its_columns(self) -> None:
+    def test_spec_lists_its_columns(self) -> None:
         """Check that the spec has a name, a summary, and distinct columns."""
         assert self.spec.name.isidentifier()
         assert self.spec.summary
@@ -49,7 +49,7 @@ class MetricConformance:
         assert len(set(self.spec.columns)) == len(self.spec.columns)
         assert self.spec.needs in Needs
 
-    def test_one_measurement_a_column_at_every_edge(self) -> None:
+    def test_edge_cases_give_a_measurement_per_column(self) -> None:
         """Check for one measurement per column, without exception or warning, for all edge cases."""
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -59,7 +59,7 @@ class MetricConformance:
                 except AssertionError as error:
                     raise AssertionError(f"{error} (at the edge case {name})") from None
 
-    def test_numbers_or_reasons_but_no_nan(self) -> None:
+    def test_values_are_numbers_or_reasons(self) -> None:
         """Check that each measurement is a value other than nan, or a reason with a text."""
         texts = Manager().merge_mappings("probe_reasons", dict)
         for name, target, golden in edge_pairs():
@@ -69,14 +69,14 @@ class MetricConformance:
                 if item.reason is not None:
                     assert item.reason.code in texts or item.reason.detail, name
 
-    def test_data_are_left_as_they_were(self) -> None:
+    def test_inputs_are_unchanged(self) -> None:
         """Check that measuring does not write to the tensors."""
         for name, array in EDGES.items():
             target, golden = array.copy(), array.copy()
             self.measured(target, golden)
             assert target.tobytes() == array.tobytes() == golden.tobytes(), name
 
-    def test_same_answer_twice(self) -> None:
+    def test_results_are_repeatable(self) -> None:
         """Check that measurements do not depend on earlier pairs."""
         metric = self.metric()
         pairs = [pair_of(target, golden) for _, target, golden in edge_pairs()]
@@ -84,8 +84,8 @@ class MetricConformance:
         again = [list(metric.measure(pair)) for pair in reversed(pairs)]
         assert first == again[::-1]
 
-    def test_groups_and_batches_give_what_pairs_give(self) -> None:
-        """Check that a pair has the same measurements whatever pairs are measured with it."""
+    def test_groups_and_batches_equal_pairs(self) -> None:
+        """Check that the measurements of a pair do not depend on the other pairs of its group or batch."""
         metric: Any = self.metric()
         pairs = [pair_of(target, golden) for _, target, golden in edge_pairs()]
         results: list[tuple[list[OpenPair], Sequence[MeasurementColumn]]] = []
@@ -99,7 +99,7 @@ class MetricConformance:
             for place, pair in enumerate(members):
                 assert [column[place] for column in columns] == [*metric.measure(pair)], pair.pair
 
-    def test_layout_does_not_matter(self) -> None:
+    def test_memory_layout_is_irrelevant(self) -> None:
         """Check that a transposed or strided tensor measures like its contiguous copy."""
         for name in ("strided", "transposed"):
             array = EDGES[name]

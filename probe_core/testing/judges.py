@@ -40,7 +40,7 @@ class JudgeConformance:
         """Check that the spec has a name, a summary and an order."""
         assert self.spec.name and self.spec.summary and isinstance(self.spec.order, int)
 
-    def test_rulings_are_on_rows(self) -> None:
+    def test_rulings_refer_to_rows(self) -> None:
         """Check that rulings have the positions of rows, a verdict and a reason; rows do not change."""
         judge = self.judge()
         for op, rows in self.ops():
@@ -52,7 +52,7 @@ class JudgeConformance:
                 assert ruling.further is None or isinstance(ruling.further, Verdict), op.key
             assert rows == before, op.key
 
-    def test_what_agrees_is_no_error(self) -> None:
+    def test_equal_rows_are_no_error(self) -> None:
         """Check that rows that pass on equal values do not become errors."""
         judge, array = self.judge(), EDGES["plain"]
         for key in _OP_KEYS:
@@ -61,7 +61,7 @@ class JudgeConformance:
             rulings = judge.judge(Op(key), rows).values()
             assert all(ruling.verdict.level is not Level.ERROR for ruling in rulings), key
 
-    def test_same_rulings_twice(self) -> None:
+    def test_rulings_are_repeatable(self) -> None:
         """Check that the same run gets the same rulings each time."""
         ops = list(self.ops())
         first, second = self.judge(), self.judge()

@@ -52,11 +52,11 @@ class MatcherConformance:
         assert isinstance(matching, Matching)
         return matching
 
-    def test_spec_names_it(self) -> None:
+    def test_spec_has_name_and_summary(self) -> None:
         """Check that the spec has a name and a summary."""
         assert self.spec.name and self.spec.summary
 
-    def test_each_slot_has_one_partner_or_none(self) -> None:
+    def test_each_slot_has_at_most_one_partner(self) -> None:
         """Check for one entry per target slot, and at most one partner per golden slot."""
         for name, calls in _RUNS.items():
             for golden_name, golden_calls in _RUNS.items():
@@ -82,7 +82,7 @@ class MatcherConformance:
                     assert set(region.target) <= set(range(len(target)))
                     assert set(region.golden) <= set(range(len(golden)))
 
-    def test_same_answer_twice(self) -> None:
+    def test_results_are_repeatable(self) -> None:
         """Check that a matching does not depend on earlier ones."""
         matcher = self.spec.make()
         plan = self.create_plan()

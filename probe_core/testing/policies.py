@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from probe_core.exports import create_deprecated_exporter
 from probe_core.model import Level, Measurement, Measurements, Mode, Reason, Verdict
 from probe_core.model.measure import OpenPair, PairGroup
 from probe_core.model.results import MeasurementColumn
@@ -63,12 +62,12 @@ class PolicyConformance(MeasuredCases):
         policy: Policy = self.spec.make()
         return policy
 
-    def test_spec_names_what_it_reads(self) -> None:
+    def test_spec_lists_its_metrics(self) -> None:
         """Check for a name, a summary, a standard, and the specs of all metrics."""
         assert self.spec.name and self.spec.summary and self.spec.standard
         assert set(self.spec.metrics) <= {metric.name for metric in self.metrics}
 
-    def test_a_verdict_on_every_pair(self) -> None:
+    def test_every_pair_gets_a_verdict(self) -> None:
         """Check that every pair gets a level, a label and reasons."""
         for name, pair, measurements in self.cases():
             verdict = self.policy().judge(pair, measurements)
@@ -82,14 +81,14 @@ class PolicyConformance(MeasuredCases):
         verdict = self.policy().judge(pair, self.measure(pair))
         assert verdict.level is not Level.ERROR and not verdict.failed
 
-    def test_same_verdict_twice(self) -> None:
+    def test_verdicts_are_repeatable(self) -> None:
         """Check that verdicts do not depend on earlier pairs."""
         policy = self.policy()
         cases = [(pair, measurements) for _, pair, measurements in self.cases()]
         first = [policy.judge(*case) for case in cases]
         assert first == [policy.judge(*case) for case in reversed(cases)][::-1]
 
-    def test_groups_give_what_pairs_give(self) -> None:
+    def test_groups_equal_pairs(self) -> None:
         """Check that the verdict of a pair of tensors does not depend on the other pairs of its group."""
         policy: Any = self.policy()
         if not hasattr(policy, "judge_group"):
@@ -102,6 +101,3 @@ class PolicyConformance(MeasuredCases):
         verdicts = policy.judge_group(PairGroup([pair for pair, _ in cases]), columns)
         for line, (pair, measurements) in enumerate(cases):
             assert verdicts[line] == policy.judge(pair, measurements), pair.pair
-
-
-__getattr__ = create_deprecated_exporter(__name__, {"HighlighterConformance": "probe_reporters.testing"})

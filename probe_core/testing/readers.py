@@ -29,14 +29,14 @@ class ReaderConformance:
         """Return the opened run."""
         return self.reader().open(self.record_file)
 
-    def test_spec_names_its_files(self) -> None:
+    def test_spec_lists_its_files(self) -> None:
         """Check for a name, a summary, a framework, and the names of record files."""
         assert self.spec.name and self.spec.summary and self.spec.framework
         assert isinstance(self.spec.record_files, tuple) and 1 <= len(self.spec.record_files) <= 2
         assert self.record_file.name.endswith(self.spec.record_files)
 
-    def test_sure_of_its_own_runs_alone(self, tmp_path: Path) -> None:
-        """Check the confidence in a run of its own, and in one of another framework."""
+    def test_recognizes_only_its_runs(self, tmp_path: Path) -> None:
+        """Check the confidence for a run of the reader's framework and for a run of another framework."""
         assert 0 < self.reader().sniff(self.record_file) <= 100
         stranger = tmp_path / "dump.json"
         stranger.write_text('{"task": "tensor", "level": "L1", "framework": "of nobody", "data": {}}')
@@ -107,7 +107,7 @@ class ReaderConformance:
                     return
                 raise AssertionError("it was read")
 
-    def test_a_file_cut_off_is_refused(self, tmp_path: Path) -> None:
+    def test_truncated_file_is_refused(self, tmp_path: Path) -> None:
         """Check that a truncated record file raises a UserError that names it."""
         cut = tmp_path / self.record_file.name
         cut.write_bytes(self.record_file.read_bytes()[:-20])

@@ -35,13 +35,13 @@ class ReporterConformance:
     def write(self, path: Path, rows: list[tuple[Cell, ...]]) -> bytes:
         """Write a table with rows of every colour, and return the bytes of its file."""
         writer = self.reporter().open(path, HEADERS, len(rows))
-        colours = (None, *Colour)
+        colors = (None, *Colour)
         for number, row in enumerate(rows):
-            writer.write(row, colours[number % len(colours)])
+            writer.write(row, colors[number % len(colors)])
         writer.close()
         return path.read_bytes()
 
-    def test_spec_names_its_suffix(self) -> None:
+    def test_spec_has_a_suffix(self) -> None:
         """Check for a name, a summary, and a suffix that begins with a dot."""
         assert self.spec.name and self.spec.summary
         is_suffix = self.spec.suffix.startswith(".") and "/" not in self.spec.suffix
@@ -57,7 +57,7 @@ class ReporterConformance:
         missing = [f"{type(owner).__name__}.{name}" for owner, name in promised if not hasattr(owner, name)]
         assert not missing, f"the spec promises {', '.join(missing)}"
 
-    def test_every_cell_is_taken(self, tmp_path: Path) -> None:
+    def test_every_kind_of_cell_is_written(self, tmp_path: Path) -> None:
         """Check that texts of any characters, numbers, booleans and None can be written."""
         assert self.write(tmp_path / "table", ROWS)
 
@@ -66,7 +66,7 @@ class ReporterConformance:
         written = {self.write(tmp_path / f"table{count}", ROWS[:count]) for count in range(len(ROWS) + 1)}
         assert len(written) == len(ROWS) + 1
 
-    def test_same_bytes_twice(self, tmp_path: Path) -> None:
+    def test_files_are_repeatable(self, tmp_path: Path) -> None:
         """Check that equal tables are written as equal bytes."""
         assert self.write(tmp_path / "one", ROWS) == self.write(tmp_path / "another", ROWS)
 
@@ -87,7 +87,7 @@ class ReporterConformance:
             writer.abandon()
             path.unlink(missing_ok=True)
 
-    def test_a_disk_that_takes_nothing_is_said(self, tmp_path: Path) -> None:
+    def test_write_error_is_raised(self, tmp_path: Path) -> None:
         """Check that a missing directory raises OSError and nothing else."""
         try:
             self.write(tmp_path / "no such directory" / "table", ROWS)
@@ -95,7 +95,7 @@ class ReporterConformance:
             return
         raise AssertionError("it was written")
 
-    def test_lines_are_told_apart(self) -> None:
+    def test_lines_are_distinct(self) -> None:
         """Check that each row has its own position, as one line of text."""
         reporter = self.reporter()
         for count in (1, 1000, 3_000_000):

@@ -29,7 +29,7 @@ class ViewConformance:
         assert isinstance(views, Views), "target and golden must be runs that the view changes"
         return views
 
-    def test_spec_names_it(self) -> None:
+    def test_spec_has_name_and_summary(self) -> None:
         """Check that the spec has a name and a summary."""
         assert self.spec.name and self.spec.summary
 
@@ -43,7 +43,7 @@ class ViewConformance:
         assert isinstance(views.matcher, str) and views.matcher
         assert all(isinstance(note, str) for note in views.notes)
 
-    def test_names_alone_are_other(self) -> None:
+    def test_only_names_change(self) -> None:
         """Check that a view changes names only, and shows people the original run."""
         views = self.views()
         for run, view in ((self.target, views.target), (self.golden, views.golden)):

@@ -13,11 +13,8 @@ FORMER_HOMES = {
         "probe_core.console",
         ["error", "note", "show", "show_json", "show_progress", "style", "warn"],
     ),
-    "probe_core.store.layout": (
-        "probe_ranks.api",
-        ["PAIR_RANKS", "find_ranks", "match_ranks", "pair_runs", "parse_rank_number"],
-    ),
-    "probe_core.testing.executors": ("probe_ranks.testing", ["ExecutorConformance"]),
+    "probe_core.store.layout": ("probe_ranks.api", ["find_ranks", "pair_runs"]),
+    "probe_core.matching.matching": ("probe_core.matching.row_order", ["RowOrder"]),
 }
 
 
@@ -30,28 +27,9 @@ def test_former_import_gives_the_moved_object_with_a_warning(module: str) -> Non
         assert moved is getattr(import_module(home), name)
 
 
-def test_conformance_of_executors_is_found_at_its_former_place() -> None:
-    with pytest.warns(DeprecationWarning, match=r"moved to probe_ranks\.testing"):
-        former = import_module("probe_core.testing.executors").ExecutorConformance
-    assert former is import_module("probe_ranks.testing").ExecutorConformance
-
-
-@pytest.mark.parametrize(
-    ("name", "home"),
-    [
-        ("testing.policies.HighlighterConformance", "probe_reporters.testing"),
-    ],
-)
-def test_former_place_gives_the_moved_class_with_a_warning(name: str, home: str) -> None:
-    module, _, attribute = f"probe_core.{name}".rpartition(".")
-    with pytest.warns(DeprecationWarning, match=rf"{attribute} moved to {home}\.{attribute}"):
-        assert getattr(import_module(module), attribute) is getattr(import_module(home), attribute)
-
-
 @pytest.mark.parametrize(
     ("former", "name"),
     [
-        ("model.Changed", "ReplacedVerdict"),
         ("model.GRAVITY", "SEVERITIES"),
         ("model.How", "MatchKind"),
         ("matching.matching.partners_of", "find_partners"),

@@ -176,7 +176,7 @@ def test_the_examples_of_the_hooks_return_what_the_hooks_ask_for() -> None:
     import probe_precheck.specs
     import probe_ranks.specs
     import probe_recording.specs
-    import probe_reporters
+    import probe_reporters.api
 
     from probe_core.model.rows import Advice
     from probe_core.plugins import protocols, specs

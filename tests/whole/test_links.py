@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from probe_precheck.results import RESULT_NAME, ResultFiles
+from probe_precheck.results import RESULT_NAME, CheckFiles
 from probe_precheck.tables import Tables
 from probe_pytorch.debugger import PrecisionDebugger
 from probe_pytorch.storage.tensors import FileStore, PackedStore
@@ -264,14 +264,14 @@ def test_results_of_the_precheck_that_lead_elsewhere(name: str, victim: Victim, 
     stamp = "20260101000000"
     out.mkdir()
     (out / f"{name}_{stamp}.csv").symlink_to(victim.file)
-    files = ResultFiles.create(out, stamp, columns, "en", 6)
+    files = CheckFiles.create(out, stamp, columns, "en", 6)
     assert files.time_stamp == "20260101000001", "another time, as where a file is there"
     files.close()
     link = out / f"{name}_20260101000001.csv"
     link.rename(tmp_path / "away.csv")
     link.symlink_to(tmp_path / "away.csv")
     with pytest.raises(UserError, match="is a link"):
-        ResultFiles.resume(out / RESULT_NAME.format("20260101000001"), columns, 6)
+        CheckFiles.resume(out / RESULT_NAME.format("20260101000001"), columns, 6)
 
 
 def test_error_data_at_names_that_lead_elsewhere(victim: Victim, tmp_path: Path) -> None:

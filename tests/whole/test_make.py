@@ -118,3 +118,16 @@ def test_release_needs_a_dated_section_of_the_changelog(
     (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## [0.2.0] - 2026-11-24\n")
     make.release()
     assert done == ["dist", "tag"]
+
+
+@pytest.mark.parametrize("verb", ["check", "lint", "bench", "distributions"])
+def test_verb_without_an_environment_names_the_first_step(
+    verb: str, make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(make, "HOME", tmp_path / ".venv")
+    monkeypatch.setattr(make, "PYTHON", tmp_path / ".venv" / "bin" / "python")
+    monkeypatch.setattr(sys, "argv", ["make.py", verb])
+    with pytest.raises(SystemExit) as stop:
+        make.VERBS[verb]()
+    assert stop.value.code == 2
+    assert "Run python3 make.py test first" in capsys.readouterr().err

@@ -21,9 +21,9 @@ from probe_precheck.assignment import Assignment
 from probe_precheck.calls import RecordedCalls
 from probe_precheck.checking import create_status_rule
 from probe_precheck.comparison import DetailsComparison, compare_details
-from probe_precheck.judging import Judge
+from probe_precheck.judging import CallJudge
 from probe_precheck.model import Call, Outcome, Result, Skipped, Status
-from probe_precheck.results import ResultFiles
+from probe_precheck.results import CheckFiles
 from probe_precheck.runner_options import RunnerOptions
 from probe_precheck.settings import Settings
 from probe_precheck.tables import DETAILS
@@ -87,7 +87,7 @@ class Recorded:
         self._dump = found.directory() / "dump.json"
         manager = Manager()
         self.assignment = Assignment(manager, "seed")
-        self._judge = Judge(create_status_rule(manager, "pytorch"), self.assignment)
+        self._judge = CallJudge(create_status_rule(manager, "pytorch"), self.assignment)
         run = open_run(manager, self._dump)
         calls = RecordedCalls(run)
         self._calls = {name: calls.get_call(i, Settings()) for i, name in enumerate(calls.names)}
@@ -118,7 +118,7 @@ class Recorded:
             for fault in self.names
             for call in [self._calls[self.names[fault]]]
         }
-        files = ResultFiles.create(self._directory / label, "20240101000000", DETAILS, "zh", 14)
+        files = CheckFiles.create(self._directory / label, "20240101000000", DETAILS, "zh", 14)
         for result in results.values():
             files.append(result)
         files.finish(list(results))

@@ -83,7 +83,7 @@ def _connect(scheduler: str) -> Any:
             if not answer.cancelled():
                 answer.set_exception(error)
 
-    # in a thread of its own: a server that is no dask scheduler may never answer
+    # in a separate thread, because a server that is not a dask scheduler may never answer
     threading.Thread(target=connect, name="probe-dask", daemon=True).start()
     try:
         return answer.result(SCHEDULER_TIMEOUT_SECONDS)

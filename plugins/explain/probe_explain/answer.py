@@ -65,6 +65,6 @@ class TargetExplainer:
             raise KeyboardInterrupt
 
 
-def ask(plan: Plan, values: Mapping[str, Any], asked: Set[str]) -> Plan:
+def request_explanation(plan: Plan, values: Mapping[str, Any], option_names: Set[str]) -> Plan:
     """Return the plan with the question added."""
     return replace(plan, answers=(*plan.answers, NAME))

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
 import click
+from probe_precheck.command_options import timeout_option
 from probe_reporters.api import claim_time_stamp
 
 from probe_core import console
-from probe_core.errors import UserError
 from probe_core.model.plan import get_time_stamp
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import ReporterSpec
 from probe_core.terminal.exit_codes import EXIT_DATA_LOST, EXIT_FINDINGS, EXIT_FINISHED, EXIT_INTERRUPTED
 from probe_core.terminal.option_types import Location, NumberRanges
 from probe_core.terminal.spelling import Command, option
-
-TIMEOUT = 600.0
 
 
 @click.command(cls=Command)
@@ -32,8 +29,7 @@ TIMEOUT = 600.0
     help="Compute only this call, or the calls of this API; may be repeated.")  # fmt: skip
 @option("--jobs", "workers", type=click.IntRange(min=1), default=None, metavar="N",
     help="Number of processes.  [default: one per CPU core]")  # fmt: skip
-@option("--timeout", type=click.FloatRange(min=0, min_open=True), default=TIMEOUT, show_default=True,
-    metavar="SECONDS", help="Time limit of one call.")  # fmt: skip
+@timeout_option
 @option("--format", "format_name", metavar="NAME", default="csv", show_default=True,
     help="Format of the table: csv, xlsx, jsonl, …")  # fmt: skip
 @option("--fail-on", type=click.Choice(["suspect", "incomplete"]),
@@ -49,7 +45,7 @@ def explain(
     ranks: tuple[int, ...],
     format_name: str,
     fail_on: str | None,
-    **given: Any,
+    **settings: Any,
 ) -> int:
     """Compute recorded calls again in higher precision and say which introduced error.
 
@@ -64,20 +60,18 @@ def explain(
     from probe_explain.files import write_files
     from probe_explain.printing import print_verdict
     from probe_explain.run import ExplainOptions, iterate_files
-    from probe_explain.run import explain as explained
+    from probe_explain.run import explain as explain_files
     from probe_explain.verdict import conclude_verdict
 
-    if math.isnan(given["timeout"]):
-        raise UserError('"nan" is not a valid time for --timeout.', "Give seconds, such as 600.")
     manager = ctx.find_object(Manager) or Manager()
     spec = manager.find("reporters", format_name, ReporterSpec)
-    framework = given["framework"] or ctx.meta.get("probe.framework")
-    order = ExplainOptions(framework, given["workers"] or 0, given["timeout"], given["only"])
-    with claim_time_stamp(output, get_time_stamp()) as stamp:
+    framework = settings["framework"] or ctx.meta.get("probe.framework")
+    options = ExplainOptions(framework, settings["workers"] or 0, settings["timeout"], settings["only"])
+    with claim_time_stamp(output, get_time_stamp()) as time_stamp:
         with console.show_progress():
-            explanation = explained(run, list(iterate_files(run, manager, steps, ranks)), order, manager)
+            explanation = explain_files(run, list(iterate_files(run, manager, steps, ranks)), options, manager)
         verdict = conclude_verdict(explanation)
-        print_verdict(verdict, write_files(explanation, verdict, output, stamp, spec))
+        print_verdict(verdict, write_files(explanation, verdict, output, time_stamp, spec))
     if explanation.interrupted:
         return EXIT_INTERRUPTED
     if verdict.lost:

@@ -87,7 +87,7 @@ def _serialize_cause(cause: ExplainCause) -> dict[str, Any]:
             "largest_error": _format_finite(measured.largest),
             "rounding_explains": _format_finite(measured.rounding),
             "times": _format_finite(measured.times),
-            "nan_or_inf_on_one_side": measured.apart,
+            "nan_or_inf_on_one_side": measured.nonfinite_mismatches,
         },
         "module": list(result.modules),
         "where": result.where,
@@ -114,7 +114,7 @@ def _iterate_rows(explanation: Explanation) -> Iterator[list[Cell]]:
                     numbers: list[Cell] = [result.error, result.largest, result.rounding, result.times]
                     status = BEYOND_STATUS if result.is_beyond else WITHIN_STATUS
                     reason = FRAGILE_REASON if result.is_fragile else ""
-                    if result.apart:
-                        are = "is" if result.apart == 1 else "are"
-                        reason = f"{format_count(result.apart, 'element')} {are} nan or inf on one side"
+                    if result.nonfinite_mismatches:
+                        are = "is" if result.nonfinite_mismatches == 1 else "are"
+                        reason = f"{format_count(result.nonfinite_mismatches, 'element')} {are} nan or inf on one side"
                     yield [*place, result.name, result.dtype, str(list(result.shape)), *numbers, status, reason]

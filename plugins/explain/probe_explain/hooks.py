@@ -31,7 +31,7 @@ def probe_options() -> list[OptionSpec]:
         OptionSpec(
             "explain",
             "computes the target's calls again",
-            "probe_explain.answer:ask",
+            "probe_explain.answer:request_explanation",
             command="compare",
             options=(
                 Option(

@@ -26,7 +26,7 @@ MAX_KEPT_BYTES = (1 << 31) - 1
 """Maximum number of freed bytes that stay with the process."""
 M_MMAP_MAX, M_TRIM_THRESHOLD = -4, -1
 MALLOC_SETTINGS = {M_MMAP_MAX: 0, M_TRIM_THRESHOLD: MAX_KEPT_BYTES}
-"""Settings of ``mallopt``. With ``M_MMAP_MAX`` = 0, no block gets a mapping of its own."""
+"""Settings of ``mallopt``. With ``M_MMAP_MAX`` = 0, no block gets a separate mapping."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,13 @@ from probe_diagnosis.api import find_own_frame
 from probe_precheck.api import RunnerOptions
 from probe_precheck.calls import RecordedCalls, require_arguments
 from probe_precheck.checking import find_runner_spec
-from probe_precheck.settings import Settings
+from probe_precheck.settings import TIMEOUT, Settings
 from probe_precheck.supervisor import Job, LostJob, supervise
 from probe_precheck.yardstick import ErrorMeasurement
 from probe_ranks.api import find_ranks
 
 from probe_core.engine import count_cores
-from probe_core.errors import UserError, find_nearest_names
+from probe_core.errors import UserError
 from probe_core.flow.opening import open_run
 from probe_core.model import Mode
 from probe_core.model.run import Run
@@ -27,8 +27,6 @@ from probe_explain.replaying import CallResult, ReplaySetup, create_skipped_resu
 
 PRELOADED_MODULES = ("probe_explain.replaying", "probe_precheck.yardstick")
 """Modules that every worker process needs, for any framework."""
-TIMEOUT = 600.0
-"""Seconds that one call may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +124,15 @@ def iterate_files(
                 yield step if len(by_step) > 1 else "", rank, file
 
 
-def explain(path: Path, files: Sequence[tuple[str, int, Path]], order: ExplainOptions, manager: Manager) -> Explanation:
+def explain(
+    path: Path, files: Sequence[tuple[str, int, Path]], options: ExplainOptions, manager: Manager
+) -> Explanation:
     """Return the explanation of the calls in record files; Ctrl-C ends it with the calls that are done.
 
     Args:
         path: The path of the run.
         files: Step, rank and record file of each rank.
-        order: The options.
+        options: The options.
         manager: The plugins.
 
     Raises:
@@ -143,7 +143,7 @@ def explain(path: Path, files: Sequence[tuple[str, int, Path]], order: ExplainOp
         for step, rank, file in files:
             result = RankResult(file, step, rank)
             explanation.ranks.append(result)
-            if not _explain_rank(result, order, manager):
+            if not _explain_rank(result, options, manager):
                 explanation.ranks.pop()
     except KeyboardInterrupt:
         explanation.interrupted = True
@@ -155,9 +155,9 @@ def explain(path: Path, files: Sequence[tuple[str, int, Path]], order: ExplainOp
     return explanation
 
 
-def _explain_rank(result: RankResult, order: ExplainOptions, manager: Manager) -> bool:
+def _explain_rank(result: RankResult, options: ExplainOptions, manager: Manager) -> bool:
     """Compute the calls of a rank again; return False if it holds no tensors."""
-    run = open_run(manager, result.file, order.framework)
+    run = open_run(manager, result.file, options.framework)
     with closing(run):
         is_mixed = run.mode is not Mode.TENSOR
         if is_mixed and not (run.values.data >= 0).any():
@@ -168,7 +168,7 @@ def _explain_rank(result: RankResult, order: ExplainOptions, manager: Manager) -
         spec = find_runner_spec(manager, framework)
         find_replayer(manager, framework)  # here as well, so that its absence is reported before workers start
         jobs: list[Job] = []
-        for index in _choose_calls(recorded, order.only):
+        for index in recorded.select(options.only):
             if is_mixed and not _has_tensors(run, recorded.names[index]):
                 continue
             call = recorded.get_call(index, Settings())
@@ -177,13 +177,13 @@ def _explain_rank(result: RankResult, order: ExplainOptions, manager: Manager) -
             else:
                 jobs.append(Job(index, call, recorded.estimate_cost(index)))
         total = len(result.calls) + len(jobs)
-        options = RunnerOptions(result.file, device="cpu", is_ours=run.header.is_ours)
-        setup = ReplaySetup(framework, options)
-        workers = max(1, min(order.workers or count_cores(), len(jobs)))
+        runner_options = RunnerOptions(result.file, device="cpu", is_ours=run.header.is_ours)
+        setup = ReplaySetup(framework, runner_options)
+        workers = max(1, min(options.workers or count_cores(), len(jobs)))
         places = {name: place for place, name in enumerate(recorded.names)}
         try:
             with closing(
-                supervise(setup, jobs, workers, order.timeout, preload=(*PRELOADED_MODULES, *spec.preload))
+                supervise(setup, jobs, workers, options.timeout, preload=(*PRELOADED_MODULES, *spec.preload))
             ) as answers:
                 for job, answer in answers:
                     lost = isinstance(answer, LostJob)
@@ -202,23 +202,6 @@ def _has_tensors(run: Run, call: str) -> bool:
     indices = (run.find(f"{call}.{phase}") for phase in ("forward", "backward"))
     records = [run.record(index) for index in indices if index is not None]
     return any(slot.value.data_name is not None for record in records for slot in record.slots)
-
-
-def _choose_calls(recorded: RecordedCalls, only: Sequence[str]) -> list[int]:
-    """Return the indices of the calls to compute; of all if ``only`` is empty."""
-    if not only:
-        return list(range(len(recorded)))
-    apis = {name.rpartition(".")[0] for name in recorded.names}
-    for name in only:
-        if name not in apis and name not in recorded.names:
-            close = find_nearest_names(name, [*apis, *recorded.names])
-            raise UserError(
-                f'The run holds no call "{name}", so --only cannot choose it.',
-                "Nearest:" if close else "Give a name such as Functional.linear.0, or Functional.linear.",
-                close,
-            )
-    wanted = set(only)
-    return [i for i, name in enumerate(recorded.names) if {name, name.rpartition(".")[0]} & wanted]
 
 
 def _find_unexplained(run: Run, result: RankResult) -> Iterator[UnexplainedResult]:
@@ -246,5 +229,5 @@ def _find_unexplained(run: Run, result: RankResult) -> Iterator[UnexplainedResul
 
 
 def get_severity_key(measured: ErrorMeasurement) -> tuple[bool, float]:
-    """Return the key by which results are sorted: those with nan or inf on one side last."""
-    return measured.apart > 0, measured.times
+    """Return the key that sorts results by severity: results with nan or inf on one side are last."""
+    return measured.nonfinite_mismatches > 0, measured.times

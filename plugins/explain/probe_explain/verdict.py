@@ -10,6 +10,7 @@ from probe_precheck.model import FORWARD
 from probe_precheck.replaying import NOTHING_TO_JUDGE
 from probe_precheck.yardstick import ErrorMeasurement
 
+from probe_core.errors import format_count
 from probe_explain.run import Explanation, RankResult, UnexplainedResult, get_severity_key
 
 MIN_JUDGED_SHARE = 0.5
@@ -40,8 +41,12 @@ class ExplainCause:
     def statement(self) -> str:
         """Clause whose subject is the call."""
         measured = self.worst_result.measured
-        if measured.apart:
-            elements = "1 element is" if measured.apart == 1 else f"{measured.apart:,} elements are"
+        if measured.nonfinite_mismatches:
+            elements = (
+                "1 element is"
+                if measured.nonfinite_mismatches == 1
+                else f"{measured.nonfinite_mismatches:,} elements are"
+            )
             return (
                 "returns other values than its recorded inputs give "
                 f"({measured.name}: {elements} nan or inf, or should be)"
@@ -70,8 +75,7 @@ class UnjudgedGroup:
     @property
     def sentence(self) -> str:
         """Reason with the number of the records and the first of them."""
-        records = "1 record" if self.count == 1 else f"{self.count:,} records"
-        return f"{records}: {self.reason}; the first is {self.first}"
+        return f"{format_count(self.count, 'record')}: {self.reason}; the first is {self.first}"
 
 
 @dataclass(frozen=True, slots=True)

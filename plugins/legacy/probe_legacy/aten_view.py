@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import lru_cache
 
-from probe_matching.view import ALONE, View
+from probe_matching.api import RenamedRun, is_unpaired
 
 from probe_core.files.packaged import load_yaml
 from probe_core.model import Kind, Record, Side, Slot
@@ -105,7 +105,7 @@ def _iterate_operators(run: Run) -> Iterator[tuple[str, str]]:
             yield family, rest.rsplit(".", 2)[0]
 
 
-class CommonNamesView(View):
+class CommonNamesView(RenamedRun):
     """A view of a run in which the same operators have the same names, whatever level they were recorded at.
 
     Only tensors keep their places: other arguments differ between the levels.
@@ -161,6 +161,6 @@ class CommonNamesView(View):
         is_argument = slot.side is Side.INPUT if is_forward else slot.side is Side.OUTPUT and self._has_places
         if slot.value.kind is not Kind.TENSOR:
             path = None
-        elif aten is not None and is_argument and not slot.path.startswith(ALONE):
+        elif aten is not None and is_argument and not is_unpaired(slot):
             path = find_place(aten, key.split(".")[1], slot.path)
         return self._place_slot(key, slot, path)

@@ -11,9 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from probe_matching.gradients import find_owners
-from probe_matching.options import has_name_mappings
-from probe_matching.view import View
+from probe_matching.api import RenamedRun, find_owners, has_name_mappings
 
 from probe_core.errors import format_count
 from probe_core.matching.views import Views
@@ -61,7 +59,7 @@ class OlderDump:
         return Views(views[0], views[1], plan.matcher or "exact", tuple(notes))
 
 
-class OuterCallView(View):
+class OuterCallView(RenamedRun):
     """A view of a run without inner calls, whose gradients have the places of inputs.
 
     Args:

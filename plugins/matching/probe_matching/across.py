@@ -139,8 +139,8 @@ def _create_path_translator(mappings: NameMappings, target: Run, notes: list[str
     mapped_names = {*cells, *(child for children in layers.values() for child in children)}
     unused = sorted(mapped_names - translator.used)
     if unused:
-        some = ", ".join(unused[:MAX_LISTED_MODULES])
-        notes.append(f"the mapping names {format_count(len(unused), 'module')} that the target does not have: {some}")
+        count, names_text = format_count(len(unused), "module"), ", ".join(unused[:MAX_LISTED_MODULES])
+        notes.append(f"the mapping names {count} that the target does not have: {names_text}")
     return translator
 
 

@@ -34,7 +34,7 @@ from probe_matching.regions import find_regions, pair_edges
 
 
 class AlignmentMatcher:
-    """Matcher that pairs calls by their names, shapes and contents, whatever their numbers."""
+    """Matcher that pairs calls by their names, shapes and contents, and ignores their numbers."""
 
     def match(self, target: Run, golden: Run, plan: Plan) -> Matching:
         """Return the matching of two aligned runs, with the regions of calls that do not line up."""

@@ -78,9 +78,9 @@ class _CallRange:
     def __len__(self) -> int:
         return len(self.kinds)
 
-    def is_equal_at(self, at: int, other: _CallRange, other_at: int) -> bool:
-        is_same = (self.properties[:, at] == other.properties[:, other_at]).all()
-        return bool(self.kinds[at] == other.kinds[other_at] and is_same)
+    def is_equal_at(self, position: int, golden_range: _CallRange, golden_position: int) -> bool:
+        is_same = (self.properties[:, position] == golden_range.properties[:, golden_position]).all()
+        return bool(self.kinds[position] == golden_range.kinds[golden_position] and is_same)
 
     def select_range(self, start: int, end: int) -> _CallRange:
         return _CallRange(self.kinds[start:end], self.properties[:, start:end], self.start + start)

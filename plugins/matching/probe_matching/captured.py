@@ -6,16 +6,14 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
-from pathlib import Path
-
-import numpy as np
 
 from probe_core.errors import format_count, format_list
-from probe_core.model import Record, Value
+from probe_core.model import Record
 from probe_core.model.plan import Plan
-from probe_core.model.run import Construct, Run
+from probe_core.model.run import Run
 from probe_core.plugins.manager import Manager
 from probe_core.store.names import get_scope
+from probe_matching.derived_run import DerivedRun
 
 MAX_LISTED_SCOPES = 5
 
@@ -70,7 +68,7 @@ def _exclude_uncaptured(run: Run, partner_run: Run) -> tuple[Run, str]:
     return PartialRun(run, [place for place in range(len(names)) if place not in left_out]), note
 
 
-class PartialRun(Run):
+class PartialRun(DerivedRun):
     """A run with some of the records of another run, in the same order.
 
     Args:
@@ -79,8 +77,8 @@ class PartialRun(Run):
     """
 
     def __init__(self, run: Run, record_indices: Sequence[int]) -> None:
-        self.path, self.header, self.mode, self.is_debug = run.path, run.header, run.mode, run.is_debug
-        self._run, self._kept = run, record_indices
+        super().__init__(run)
+        self._record_indices = record_indices
         names = run.names()
         self._names = [names[place] for place in record_indices]
         self._index = {name: index for index, name in enumerate(self._names)}
@@ -98,30 +96,4 @@ class PartialRun(Run):
 
     def record(self, index: int) -> Record:
         """Return the record at ``index``."""
-        return replace(self._run.record(self._kept[index]), index=index)
-
-    def tensor(self, value: Value) -> np.ndarray:
-        """Return the array of a tensor value."""
-        return self._run.tensor(value)
-
-    @property
-    def construct(self) -> Construct:
-        """The module that each call was made in."""
-        return self._run.construct
-
-    @property
-    def stack_path(self) -> Path | None:
-        """The path of the recorded call stacks."""
-        return self._run.stack_path
-
-    def use_stacks(self, path: Path) -> None:
-        """Load the call stacks in ``path``."""
-        self._run.use_stacks(path)
-
-    def stack_of(self, key: str) -> tuple[str, ...] | None:
-        """Return the recorded frames of ``key``; None if there are none."""
-        return self._run.stack_of(key)
-
-    def close(self) -> None:
-        """Close the files."""
-        self._run.close()
+        return replace(self._run.record(self._record_indices[index]), index=index)

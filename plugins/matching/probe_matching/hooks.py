@@ -5,6 +5,51 @@ from __future__ import annotations
 from probe_core.plugins.hookspecs import hookimpl
 from probe_core.plugins.specs import MatcherSpec, Option, OptionSpec, ViewSpec
 
+FUZZY_OPTION = Option(
+    "fuzzy",
+    ("-f", "--fuzzy-match"),
+    "Pair calls whose names differ only in their number.",
+    also=("-fm",),
+    python_name="fuzzy",
+)
+MAPPING_OPTIONS = (
+    Option(
+        "mapping",
+        ("-dm", "--data-mapping"),
+        "YAML file that pairs row names: 'target name: golden name'.",
+        kind="file",
+        python_name="mapping",
+    ),
+    Option(
+        "api_mapping",
+        ("-am", "--api-mapping"),
+        "Pair the APIs of two frameworks; a YAML file overrides the built-in mapping.",
+        kind="file",
+        value_optional=True,
+    ),
+    Option(
+        "cell_mapping",
+        ("-cm", "--cell-mapping"),
+        "Pair the modules of two frameworks; a YAML file pairs names: 'fc.Dense: head.Linear'.",
+        kind="file",
+        value_optional=True,
+    ),
+    Option(
+        "layer_mapping",
+        ("-lm", "--layer-mapping"),
+        "YAML file that pairs the children of module classes.",
+        kind="file",
+    ),
+)
+ROWS_OPTION = Option(
+    "rows",
+    ("--rows",),
+    "Compare rows of the batches only: target=0,golden=3 (lists and ranges: target=0-3,"
+    "golden=4-7), or tokens.json, the file that debugger.tokens writes in each run.",
+    kind="text",
+    metavar="ROWS",
+)
+
 
 @hookimpl
 def probe_matchers() -> list[MatcherSpec]:
@@ -55,64 +100,22 @@ def probe_views() -> list[ViewSpec]:
 
 @hookimpl
 def probe_options() -> list[OptionSpec]:
-    """Return the options of compare that map names, and the one that chooses rows."""
+    """Return the options of compare that map names or choose rows."""
     return [
         OptionSpec(
             "fuzzy",
             "pairs calls whose names differ only in their number",
             "probe_matching.options:choose_fuzzy_matcher",
             command="compare",
-            options=(
-                Option(
-                    "fuzzy",
-                    ("-f", "--fuzzy-match"),
-                    "Pair calls whose names differ only in their number.",
-                    also=("-fm",),
-                    python_name="fuzzy",
-                ),
-            ),
+            options=(FUZZY_OPTION,),
         ),
         OptionSpec(
             "mappings",
             "pairs rows, APIs and modules whose names differ",
             "probe_matching.options:add_mappings",
             command="compare",
-            defaults={
-                "mapping": None,
-                "across": False,
-                "api_mapping": None,
-                "cell_mapping": None,
-                "layer_mapping": None,
-            },
-            options=(
-                Option(
-                    "mapping",
-                    ("-dm", "--data-mapping"),
-                    "YAML file that pairs row names: 'target name: golden name'.",
-                    kind="file",
-                    python_name="mapping",
-                ),
-                Option(
-                    "api_mapping",
-                    ("-am", "--api-mapping"),
-                    "Pair the APIs of two frameworks; a YAML file overrides the built-in mapping.",
-                    kind="file",
-                    value_optional=True,
-                ),
-                Option(
-                    "cell_mapping",
-                    ("-cm", "--cell-mapping"),
-                    "Pair the modules of two frameworks; a YAML file pairs names: 'fc.Dense: head.Linear'.",
-                    kind="file",
-                    value_optional=True,
-                ),
-                Option(
-                    "layer_mapping",
-                    ("-lm", "--layer-mapping"),
-                    "YAML file that pairs the children of module classes.",
-                    kind="file",
-                ),
-            ),
+            defaults={option.name: None for option in MAPPING_OPTIONS} | {"across": False},
+            options=MAPPING_OPTIONS,
         ),
         OptionSpec(
             "rows",
@@ -120,15 +123,6 @@ def probe_options() -> list[OptionSpec]:
             "probe_matching.rows.choice:add_row_choice",
             command="compare",
             defaults={"rows": None},
-            options=(
-                Option(
-                    "rows",
-                    ("--rows",),
-                    "Compare rows of the batches only: target=0,golden=3 (lists and ranges: target=0-3,"
-                    "golden=4-7), or tokens.json, the file that debugger.tokens writes in each run.",
-                    kind="text",
-                    metavar="ROWS",
-                ),
-            ),
+            options=(ROWS_OPTION,),
         ),
     ]

@@ -1,4 +1,4 @@
-"""Properties by which calls of two runs are recognized: paths of modules, shapes and contents of values."""
+"""Properties that identify calls in both runs: paths of modules, shapes and contents of values."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from probe_core.model import Kind, Record, Slot
 from probe_core.store.names import parse_module_key
-from probe_matching.view import ALONE
+from probe_matching.renamed_run import is_unpaired
 
 _NUMBERS = frozenset({"<class 'int'>", "<class 'float'>", "<class 'bool'>"})
 
@@ -38,13 +38,8 @@ def get_content_key(slot: Slot) -> object:
     return numbers if any(n is not None for n in numbers) else value.checksum
 
 
-def is_unpaired(slot: Slot) -> bool:
-    """Return True for a value whose path has no partner."""
-    return slot.path.startswith(ALONE)
-
-
 def select_comparable_slots(record: Record, is_across_frameworks: bool) -> Sequence[Slot]:
-    """Return the values by which a call is recognized.
+    """Return the values that identify a call.
 
     These are all values. Across frameworks, they are only the tensors that may have a partner, in the order of
     their paths, because the order of arguments may differ.

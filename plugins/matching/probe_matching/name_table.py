@@ -107,24 +107,24 @@ class Positions:
     """The places of arguments as positions of the common API, for positional and keyword arguments."""
 
     def __init__(self, dialect: Dialect, common: Dialect) -> None:
-        self._own, self._common = dialect, common
+        self._dialect, self._common = dialect, common
 
     def find_place(self, api: str, path: str, *, is_scalar: bool) -> str:
         """Return the place of an argument recorded under ``path``; equal places are the same argument."""
         head, _, rest = path.partition(".")
-        word = self._own.word(api)
+        word = self._dialect.word(api)
         common_names = self._common.arguments.get(word, ())
-        own_names = self._own.arguments.get(api, common_names)
-        position = int(head) if head.isdecimal() else _find_position(own_names, {head})
+        dialect_names = self._dialect.arguments.get(api, common_names)
+        position = int(head) if head.isdecimal() else _find_position(dialect_names, {head})
         if position is None:
             return path
-        last = len(own_names) - 1
-        if own_names and position >= last and own_names[last].endswith("*") and is_scalar and not rest:
+        last = len(dialect_names) - 1
+        if dialect_names and position >= last and dialect_names[last].endswith("*") and is_scalar and not rest:
             position, rest = last, str(position - last)
-        if own_names is not common_names and position < len(own_names):
-            common_position = _find_position(common_names, set(own_names[position].rstrip("*").split("|")))
+        if dialect_names is not common_names and position < len(dialect_names):
+            common_position = _find_position(common_names, set(dialect_names[position].rstrip("*").split("|")))
             if common_position is None and common_names:
-                return f"{own_names[position]}.{rest}" if rest else own_names[position]
+                return f"{dialect_names[position]}.{rest}" if rest else dialect_names[position]
             position = position if common_position is None else common_position
         return f"{position}.{rest}" if rest else str(position)
 

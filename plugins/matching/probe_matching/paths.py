@@ -46,19 +46,19 @@ class ModulePathTranslator:
         return self._translate_by_paths(path, class_name) if self._paths else (path, class_name)
 
     def _translate_by_paths(self, path: str, class_name: str) -> tuple[str, str]:
-        whole = f"{path}.{class_name}" if path else class_name
-        key = whole if whole in self._paths else self._find_part(whole)
+        module_name = f"{path}.{class_name}" if path else class_name
+        key = module_name if module_name in self._paths else self._find_part(module_name)
         if key is None:
             return path, class_name
         self.used.add(key)
-        translated_path = (
-            self._paths[key] if key == whole else self._patterns[key].sub(lambda _: self._paths[key], whole, 1)
-        )
+        translated_path = self._paths[key]
+        if key != module_name:
+            translated_path = self._patterns[key].sub(lambda _: self._paths[key], module_name, 1)
         head, _, tail = translated_path.rpartition(".")
         return head, tail
 
-    def _find_part(self, whole: str) -> str | None:
-        return next((part for part, pattern in self._patterns.items() if pattern.search(whole)), None)
+    def _find_part(self, module_name: str) -> str | None:
+        return next((part for part, pattern in self._patterns.items() if pattern.search(module_name)), None)
 
     def _translate_by_layers(self, path: str) -> str:
         """Translate a path from the top down; the class of each module gives the names of its children."""

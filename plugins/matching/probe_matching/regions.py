@@ -14,7 +14,8 @@ from probe_core.matching.matching import NO_PARTNER, Matching, Region
 from probe_core.model import Kind, Record, Slot
 from probe_core.model.run import Run
 from probe_core.store.names import parse_module_key
-from probe_matching.likeness import get_content_key, is_unpaired
+from probe_matching.likeness import get_content_key
+from probe_matching.renamed_run import is_unpaired
 
 
 def find_regions(target: Run, golden: Run, partner_by_index: dict[int, int]) -> Iterator[Region]:

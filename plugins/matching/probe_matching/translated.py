@@ -12,13 +12,13 @@ from probe_core.model.run import MAX_CACHED_SLOTS, Construct, Run
 from probe_core.store.names import BACKWARD, FORWARD, ApiKey, parse_api_key, parse_module_key
 from probe_matching.gradients import find_owners
 from probe_matching.name_table import UNCHANGED_SLOTS, Dialect, Positions
-from probe_matching.view import View
+from probe_matching.renamed_run import RenamedRun
 
 ModuleRename = Callable[[str, str], tuple[str, str]]
 """A function from a module's path and class to those of its partner."""
 
 
-class TranslatedRun(View):
+class TranslatedRun(RenamedRun):
     """A view of a run under common names, with the same slot numbers as the run.
 
     Calls are numbered across all spellings of an API; a backward call has the number of its forward call.
@@ -52,7 +52,7 @@ class TranslatedRun(View):
         """
         super().__init__(run, side)
         self.is_loose = is_across
-        self._own = dialect
+        self._dialect = dialect
         self._rename = rename or (lambda path, name: (path, name))
         self._positions = Positions(dialect, common)
         self._words: dict[str, str] = {}
@@ -87,9 +87,9 @@ class TranslatedRun(View):
         """Return the common name of a call's API, or of a module's class."""
         module = parse_module_key(key)
         if module is not None:
-            return self._own.classes.get(module.class_name, module.class_name)
+            return self._dialect.classes.get(module.class_name, module.class_name)
         call = self._parse_key(key)
-        return self._own.word(call.api) if call else ""
+        return self._dialect.word(call.api) if call else ""
 
     # -- names -------------------------------------------------------------------------------------
 
@@ -102,9 +102,9 @@ class TranslatedRun(View):
 
     def _find_overloaded(self) -> Iterator[tuple[str, str]]:
         """Yield calls of overloaded APIs, without their phase, with the API that they really are."""
-        for index, key in enumerate(self._run.names() if self._own.overloads else ()):
+        for index, key in enumerate(self._run.names() if self._dialect.overloads else ()):
             parts = parse_api_key(key)
-            overload = self._own.overloads.get(parts.api) if parts and parts.phase == FORWARD else None
+            overload = self._dialect.overloads.get(parts.api) if parts and parts.phase == FORWARD else None
             if overload is not None:
                 slots = self._run.record(index).slots
                 scalar_inputs = [
@@ -121,7 +121,7 @@ class TranslatedRun(View):
             for name in names:
                 parts = self._parse_key(name)
                 if parts is not None and parts.phase == phase and (call := (parts.api, parts.number)) not in numbers:
-                    word = self._own.word(parts.api)
+                    word = self._dialect.word(parts.api)
                     numbers[call] = counts[word]
                     counts[word] += 1
         keys: list[str] = []
@@ -130,7 +130,7 @@ class TranslatedRun(View):
             if parts is None:
                 key = self._translate_module(name)
             else:
-                key = f"{self._own.word(parts.api)}.{numbers[parts.api, parts.number]}.{parts.phase}"
+                key = f"{self._dialect.word(parts.api)}.{numbers[parts.api, parts.number]}.{parts.phase}"
             keys.append(key)
             self._words[name] = key
         return keys
@@ -143,7 +143,7 @@ class TranslatedRun(View):
         if module is None:
             return name
         path, class_name = self._rename(module.path, module.class_name)
-        class_name = self._own.classes.get(class_name, class_name)
+        class_name = self._dialect.classes.get(class_name, class_name)
         return ".".join(part for part in ("Module", path, class_name, module.suffix) if part)
 
     # -- values ------------------------------------------------------------------------------------
@@ -157,12 +157,12 @@ class TranslatedRun(View):
         if parts.phase == FORWARD:
             return [self._find_forward_path(api, slot) for slot in record.slots]
         forward = self._find_forward_record(record.key)
-        if forward is None or (not self.is_loose and self._own.places(api).inputs is None):
+        if forward is None or (not self.is_loose and self._dialect.places(api).inputs is None):
             return [slot.path for slot in record.slots]
         owner_paths = iter(find_owners(record, forward))
         inputs = (slot for slot in forward.slots if slot.side is Side.INPUT)
         places = {slot.path: self._find_forward_path(api, slot) for slot in inputs}
-        outputs = self._own.places(api).outputs
+        outputs = self._dialect.places(api).outputs
         paths: list[str | None] = []
         for slot in record.slots:
             if slot.side is not Side.OUTPUT:
@@ -173,18 +173,18 @@ class TranslatedRun(View):
         return paths
 
     def _find_forward_path(self, api: str, slot: Slot) -> str | None:
-        slots = self._own.places(api)
+        slots = self._dialect.places(api)
         if slot.side is Side.OUTPUT:
             return _map_path(slot.path, slots.outputs)
         is_scalar = slot.value.kind is not Kind.TENSOR
         if slots.inputs is None:
             return self._positions.find_place(api, slot.path, is_scalar=is_scalar)
         path = _map_path(slot.path, slots.inputs)
-        return None if path is None else self._positions.find_common_place(self._own.word(api), path)
+        return None if path is None else self._positions.find_common_place(self._dialect.word(api), path)
 
     def _find_module_paths(self, record: Record) -> list[str | None]:
         module = parse_module_key(record.key)
-        slots = self._own.places(module.class_name) if module else UNCHANGED_SLOTS
+        slots = self._dialect.places(module.class_name) if module else UNCHANGED_SLOTS
         paths: list[str | None] = []
         for slot in record.slots:
             path_map = {
@@ -205,10 +205,10 @@ class TranslatedRun(View):
     def _find_inner(self) -> frozenset[int]:
         """Return the backward calls of composites, if the recorder sees only the last node of a call."""
         inner: list[int] = []
-        composites = {} if self.header.is_ours else self._own.composites
+        composites = {} if self.header.is_ours else self._dialect.composites
         for index, key in enumerate(self._run.names() if composites else ()):
             parts = parse_api_key(key)
-            least = composites.get(self._own.word(parts.api)) if parts and parts.phase == BACKWARD else None
+            least = composites.get(self._dialect.word(parts.api)) if parts and parts.phase == BACKWARD else None
             if least is None:
                 continue
             forward = self._find_forward_record(key)

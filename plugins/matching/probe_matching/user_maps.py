@@ -48,12 +48,12 @@ def read_api_mapping(path: Path) -> tuple[list[ApiEntry], list[str]]:
     return create_api_entries(_load(path, "-am"), f"The API mapping {path}")
 
 
-def create_api_entries(value: Any, what: str) -> tuple[list[ApiEntry], list[str]]:
+def create_api_entries(value: Any, subject: str) -> tuple[list[ApiEntry], list[str]]:
     """Return the entries in a parsed yaml file, without those whose lists differ in length.
 
     Args:
         value: The content of the file.
-        what: The subject of messages, such as ``The API mapping mine.yaml``.
+        subject: The subject of messages, such as ``The API mapping mine.yaml``.
 
     Returns:
         The entries, and sentences on those that are left out.
@@ -64,11 +64,11 @@ def create_api_entries(value: Any, what: str) -> tuple[list[ApiEntry], list[str]
     if value is None:
         return [], []
     if not isinstance(value, list):
-        raise UserError(f"{what} is not a list of entries.", _API_MAPPING_FIX)
+        raise UserError(f"{subject} is not a list of entries.", _API_MAPPING_FIX)
     entries: list[ApiEntry] = []
     problems: list[str] = []
     for number, item in enumerate(value):
-        where = f"{what}, entry {number + 1}"
+        where = f"{subject}, entry {number + 1}"
         if not isinstance(item, dict) or not all(isinstance(item.get(k), str) for k in ("ms_api", "pt_api")):
             raise UserError(f"{where} does not name ms_api and pt_api.", _API_MAPPING_FIX)
         for key in item:

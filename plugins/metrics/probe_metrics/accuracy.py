@@ -12,7 +12,7 @@ from probe_core.model import Drift, Level, Measurement, Measurements, Quantity, 
 from probe_core.model.columns import Array
 from probe_core.model.measure import OpenPair, PairGroup
 from probe_core.model.results import MeasurementColumn, VerdictColumn
-from probe_metrics.adapters import GroupPolicy
+from probe_metrics.adapters import GroupPolicyBase
 from probe_metrics.dtype_limits import get_eps
 from probe_metrics.exact import EXACT_REASON, find_tensor_differences, format_scalars
 from probe_metrics.kernel import compute_group_sums
@@ -25,7 +25,7 @@ NOISE_COLUMN = Drift._fields.index("noise")
 """Column of the rounding among the fields of ``Drift``."""
 
 
-class Accuracy(GroupPolicy):
+class Accuracy(GroupPolicyBase):
     """Label by cosine and largest absolute error; the first rule that applies decides.
 
     1. The shapes differ: ``Unmatched``.
@@ -46,10 +46,10 @@ class Accuracy(GroupPolicy):
 
     def __init__(self) -> None:
         limits = load_thresholds("accuracy")
-        self._both = limits["both"]
-        self._either = limits["either"]
-        self._zero_side = limits["zero_side"]
-        self._one_element = limits["one_element"]
+        self._joint_limits = limits["both"]
+        self._single_limits = limits["either"]
+        self._zero_side_limits = limits["zero_side"]
+        self._one_element_limits = limits["one_element"]
         drift = load_thresholds("drift")
         self._jump = float(drift["jump"])
         self._by_dtype: dict[np.dtype[Any], float] = {}
@@ -57,7 +57,7 @@ class Accuracy(GroupPolicy):
 
     def limits(self) -> dict[str, str]:
         """Return the limits of the metrics that rules 5 and 6 read, by column."""
-        joint_limits, single_limits = self._both, self._either
+        joint_limits, single_limits = self._joint_limits, self._single_limits
         return {
             "Cosine": f"No below {single_limits['cosine']:g}, or below {joint_limits['cosine']:g} "
             f"with MaxAbsErr above {joint_limits['absolute']:g}",
@@ -98,12 +98,12 @@ class Accuracy(GroupPolicy):
 
     def _is_far(self, cosine: Any, absolute: Any) -> Any:
         """Return True where the error fails regardless of the drift."""
-        is_both = (cosine < self._both["cosine"]) & (absolute > self._both["absolute"])
-        return is_both | (absolute > self._either["absolute"])
+        exceeds_joint_limits = (cosine < self._joint_limits["cosine"]) & (absolute > self._joint_limits["absolute"])
+        return exceeds_joint_limits | (absolute > self._single_limits["absolute"])
 
     def _has_low_cosine(self, cosine: Any) -> Any:
         """Return True where the cosine fails. Only the drift can distinguish rounding from a fault."""
-        return cosine < self._either["cosine"]
+        return cosine < self._single_limits["cosine"]
 
     def _judge_by_rule(
         self, code: str, cosine: float, absolute: float, relative: float, drift: Drift | None
@@ -122,11 +122,11 @@ class Accuracy(GroupPolicy):
         if code == "positions":
             return _create_failed_verdict(NO, "nan or inf at different positions")
         if code in ("target_zero", "golden_zero"):
-            if absolute > self._zero_side["absolute"]:
+            if absolute > self._zero_side_limits["absolute"]:
                 return _create_failed_verdict(NO, f"one side is all zero, MaxAbsErr {absolute:.6g}")
             return Verdict(Level.PASS, YES)
         if code in ("zero_dimensional", "one_element"):
-            limits = self._one_element
+            limits = self._one_element_limits
             if absolute > limits["absolute"] and relative > limits["relative"]:
                 evidence = f"one element, MaxAbsErr {absolute:.6g}, relative {relative:.3g}"
                 return Verdict(Level.ERROR, NONE, (Reason("evidence", evidence),))

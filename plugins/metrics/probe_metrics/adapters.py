@@ -12,7 +12,7 @@ from probe_core.model.results import MeasurementColumn, VerdictColumn
 from probe_core.model.single import create_batch
 
 
-class BatchMetric:
+class BatchMetricBase:
     """A metric over columns, which measures a single pair as a batch of one row."""
 
     @abstractmethod
@@ -24,7 +24,7 @@ class BatchMetric:
         return [column[0] for column in self.measure_batch(create_batch([pair.pair]))]
 
 
-class BatchPolicy:
+class BatchPolicyBase:
     """A policy over columns, which judges a single pair as a batch of one row."""
 
     @abstractmethod
@@ -36,7 +36,7 @@ class BatchPolicy:
         return self.judge_batch(create_batch([pair.pair]))[0]
 
 
-class GroupMetric:
+class GroupMetricBase:
     """A metric over groups of tensors, which measures a single pair as a group of one."""
 
     @abstractmethod
@@ -48,7 +48,7 @@ class GroupMetric:
         return [column[0] for column in self.measure_group(PairGroup([pair]))]
 
 
-class GroupPolicy:
+class GroupPolicyBase:
     """A policy over groups of tensors, which judges a single pair as a group of one."""
 
     @abstractmethod

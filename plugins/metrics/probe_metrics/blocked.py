@@ -57,8 +57,8 @@ class _BlockedPass:
         self._equal = target.dtype == golden.dtype
         self._units = units
         self._totals = np.array(totals)
-        self._target, self._golden = _Side(), _Side()
-        self._apart = self._below_one = self._below_five = self._over = 0
+        self._target, self._golden = _SideExtrema(), _SideExtrema()
+        self._nonfinite_mismatches = self._below_one = self._below_five = self._over = 0
         self._absolute = self._relative = self._ulp = 0.0
 
     def add(self, target: Array, golden: Array) -> None:
@@ -75,8 +75,8 @@ class _BlockedPass:
         finite = self._target.note(wide_target) & self._golden.note(wide_golden)
         special = None
         if not finite:
-            apart, special = _clear_special(wide_target, wide_golden)
-            self._apart += apart
+            mismatches, special = _clear_special(wide_target, wide_golden)
+            self._nonfinite_mismatches += mismatches
         if self._complex:
             _fill_complex_errors(wide_target, wide_golden, rows)
         else:
@@ -112,7 +112,7 @@ class _BlockedPass:
         return Tally(
             size, self._equal,
             target.max + 0.0, target.min + 0.0, golden.max + 0.0, golden.min + 0.0,  # -0.0 as 0.0
-            target.nan, target.infinite, golden.nan, golden.infinite, self._apart,
+            target.nan, target.infinite, golden.nan, golden.infinite, self._nonfinite_mismatches,
             self._absolute, self._relative, self._ulp,
             self._below_one, self._below_five, self._over, *self._totals.tolist(),
         )  # fmt: skip
@@ -143,7 +143,7 @@ def _fill_complex_errors(target: Array, golden: Array, rows: Array) -> None:
     rows[TARGET], rows[GOLDEN] = target.real, golden.real
 
 
-class _Side:
+class _SideExtrema:
     """Extrema of one side, and its counts of nan and inf."""
 
     def __init__(self) -> None:
@@ -196,8 +196,8 @@ def measure_ulp_distance(target: Array, golden: Array, dtype: np.dtype[Any]) -> 
     """
     first_sign, first = _split_sign(target.astype(dtype))
     second_sign, second = _split_sign(golden.astype(dtype))
-    apart = np.where(first > second, first - second, second - first)
-    return np.where(first_sign == second_sign, apart, first + second).astype(np.float64)
+    distance = np.where(first > second, first - second, second - first)
+    return np.where(first_sign == second_sign, distance, first + second).astype(np.float64)
 
 
 def _split_sign(array: Array) -> tuple[Array, Array]:

@@ -8,10 +8,10 @@ from probe_core.model import Measurement
 from probe_core.model.batches import RowBatch
 from probe_core.model.columns import Array
 from probe_core.model.results import MeasurementColumn
-from probe_metrics.adapters import BatchMetric
+from probe_metrics.adapters import BatchMetricBase
 
 
-class Checksum(BatchMetric):
+class Checksum(BatchMetricBase):
     """Equality of the checksums in both records; no data are read.
 
     The result is True or False. Shape, values and dtype play no part: nan, inf, -0.0, zeros and tensors

@@ -11,13 +11,13 @@ from probe_core.model import Level, Reason, Verdict
 from probe_core.model.batches import RowBatch
 from probe_core.model.columns import TENSOR
 from probe_core.model.results import VerdictColumn
-from probe_metrics.adapters import BatchPolicy
+from probe_metrics.adapters import BatchPolicyBase
 from probe_metrics.checksum import have_equal_checksums
 
 _XOR_OF_ZERO_PATTERN = re.compile("0x0+")
 
 
-class ChecksumResult(BatchPolicy):
+class ChecksumResult(BatchPolicyBase):
     """Labels ``Pass`` (checksum, shape and dtype agree), ``Different``, or ``N/A`` (a row without a partner).
 
     The level is SKIP if the label ``Pass`` proves nothing: neither side has a checksum, or both checksums are an

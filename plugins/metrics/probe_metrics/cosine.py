@@ -7,11 +7,11 @@ import numpy as np
 from probe_core.model import Measurement
 from probe_core.model.measure import PairGroup
 from probe_core.model.results import MeasurementColumn
-from probe_metrics.adapters import GroupMetric
+from probe_metrics.adapters import GroupMetricBase
 from probe_metrics.kernel import MISALIGNED, NO_DIMENSIONS, build_column, compute_group_sums, find_zero_dimensional
 
 
-class Cosine(GroupMetric):
+class Cosine(GroupMetricBase):
     """Cosine of the angle between target and golden, taken as vectors of all their elements.
 
     Formula, in float64, for a target N and a golden B of one shape: ``N·B / (‖N‖ ‖B‖)``; complex:

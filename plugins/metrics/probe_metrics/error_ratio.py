@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from probe_core.model.measure import PairGroup
 from probe_core.model.results import MeasurementColumn
-from probe_metrics.adapters import GroupMetric
+from probe_metrics.adapters import GroupMetricBase
 from probe_metrics.kernel import MISALIGNED, NO_DIMENSIONS, build_column, compute_group_sums, find_zero_dimensional
 
 
-class ErrorRatio(GroupMetric):
+class ErrorRatio(GroupMetricBase):
     """Shares of the elements whose relative error is below 1/1000, and below 5/1000.
 
     Formula: number of elements with ``|N - B| / |B| < limit``, divided by the number of all elements; N is

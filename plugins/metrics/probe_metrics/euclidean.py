@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from probe_core.model.measure import PairGroup
 from probe_core.model.results import MeasurementColumn
-from probe_metrics.adapters import GroupMetric
+from probe_metrics.adapters import GroupMetricBase
 from probe_metrics.kernel import MISALIGNED, NO_DIMENSIONS, build_column, compute_group_sums, find_zero_dimensional
 
 
-class Euclidean(GroupMetric):
+class Euclidean(GroupMetricBase):
     """Euclidean (L2) distance of target and golden.
 
     Formula, in float64, for a target N and a golden B of one shape: ``sqrt(sum(|N - B|²))``; of complex data

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from probe_core.model import Reason, Statistic, Value
+from probe_core.model import Reason, Value
 from probe_core.model.batches import PairSide
-from probe_core.model.columns import Array
+from probe_core.model.columns import Array, convert_to_float
 from probe_core.model.dtypes import get_dtype_kind
 from probe_core.model.measure import PairGroup
 from probe_metrics.kernel import compute_group_sums
-from probe_metrics.statistics import convert_to_float, is_number
+from probe_metrics.statistics import is_number
 from probe_metrics.thresholds import load_thresholds
 
 EXACT_REASON = Reason("exact")
@@ -107,7 +107,7 @@ class ExactStatistics:
                 yield text, not abs(first - second) <= self._rounding * size
 
 
-def _is_same_in_float32(number: Statistic, reference: Statistic) -> bool:
+def _is_same_in_float32(number: float, reference: float) -> bool:
     """Return True for large integers that are equal in float32, if one side was recorded in float32."""
     if type(number) is type(reference) is int or abs(convert_to_float(reference)) < MAX_EXACT_FLOAT32:
         return False

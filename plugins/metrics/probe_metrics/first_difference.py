@@ -9,17 +9,17 @@ import numpy as np
 
 from probe_core.model import Drift, Kind, Level, Measurements, Mode, Quantity, Reason, Slot, Value, Verdict
 from probe_core.model.batches import RowBatch
-from probe_core.model.columns import FLOAT, NONE, TENSOR, Array
+from probe_core.model.columns import FLOAT, NONE, TENSOR, Array, convert_to_float
 from probe_core.model.dtypes import is_same_dtype
 from probe_core.model.measure import OpenPair, PairGroup
 from probe_core.model.results import MeasurementColumn, VerdictColumn
 from probe_core.model.single import create_batch
-from probe_metrics.adapters import GroupPolicy
+from probe_metrics.adapters import GroupPolicyBase
 from probe_metrics.dtype_limits import get_eps, get_smallest
 from probe_metrics.exact import format_scalars
-from probe_metrics.kernel import Sums, compute_group_sums
+from probe_metrics.kernel import GroupSums, compute_group_sums
 from probe_metrics.masked import are_masked, estimate_hidden_count, is_masked, measure_unmasked
-from probe_metrics.statistics import convert_to_float, is_number
+from probe_metrics.statistics import is_number
 from probe_metrics.thresholds import load_thresholds
 
 DIFFERS, AGREES = "differs", "agrees"
@@ -36,7 +36,7 @@ EQUAL_REASONS = (Reason("equal", "equal to the bit"),)
 """Reasons of tensors whose bits, or whose checksums, are the same."""
 
 
-class FirstDifference(GroupPolicy):
+class FirstDifference(GroupPolicyBase):
     """Judges a pair by its tensors if it has them, else by checksums, else by recorded statistics.
 
     The level is ERROR (differs beyond rounding), PASS (does not) or SKIP (nothing to judge by); the label is
@@ -85,8 +85,10 @@ class FirstDifference(GroupPolicy):
         is_tensor = batch.obstacles == 0
         for side in (batch.target, batch.golden):
             is_tensor &= side.column("kind") == TENSOR
-        are_plain = self._judge_floats(batch, is_tensor, verdicts)
-        for line in np.flatnonzero(~are_plain & ((batch.obstacles > 0) | is_tensor | batch.scalars_differ)).tolist():
+        are_finite_floats = self._judge_floats(batch, is_tensor, verdicts)
+        for line in np.flatnonzero(
+            ~are_finite_floats & ((batch.obstacles > 0) | is_tensor | batch.scalars_differ)
+        ).tolist():
             verdicts[line] = self._judge_values(*batch.pair(line)[:2])
         return verdicts
 
@@ -122,35 +124,35 @@ class FirstDifference(GroupPolicy):
         lines = np.arange(len(group))
         quantity = np.full(len(group), Quantity.RMS)
         self._judge_distances(verdicts, lines, distance, scale, noise, floor, quantity)
-        are_odd = ~pair_sums.is_aligned | are_masked(tally.golden_min, tally.golden_max) | (noise == 0)
-        for place in np.flatnonzero((tally.equal == 0) & are_odd).tolist():
-            verdict = self._judge_elements(group[place], pair_sums.get_row(place))
+        need_elements = ~pair_sums.is_aligned | are_masked(tally.golden_min, tally.golden_max) | (noise == 0)
+        for place in np.flatnonzero((tally.equal == 0) & need_elements).tolist():
+            verdict = self._judge_elements(group[place], pair_sums, place)
             if verdict is not None:
                 verdicts[place] = verdict
         return verdicts
 
-    def _judge_elements(self, pair: OpenPair, pair_sums: Sums) -> Verdict | None:
+    def _judge_elements(self, pair: OpenPair, pair_sums: GroupSums, place: int) -> Verdict | None:
         """Return the verdict on tensors that their sums do not judge; None if they do.
 
         These are masked tensors, those with nan or inf at different places, and large whole numbers.
         """
-        tally = pair_sums.tally
+        tally = pair_sums.tally[place]
         target, golden = (slot.value for slot in pair.slots)
-        if not pair_sums.is_aligned:
+        if not pair_sums.is_aligned[place]:
             parts = measure_unmasked(pair)
             if parts is None:
                 return _create_error("nan or inf at different positions")
             verdict = self._judge_single_distance(*parts, target, golden, Quantity.UNMASKED_RMS)
             return verdict._replace(reasons=(*verdict.reasons, MASKED_REASON))
-        are_whole = pair.target.dtype == pair.golden.dtype and pair.golden.dtype.kind in "iu"
-        if are_whole and not pair_sums.distance:
+        are_integers = pair.target.dtype == pair.golden.dtype and pair.golden.dtype.kind in "iu"
+        if are_integers and not pair_sums.distance[place]:
             return _create_error("whole numbers that float64 does not tell apart")
         if not is_masked(tally.golden_min, tally.golden_max) or (parts := measure_unmasked(pair)) is None:
             return None
-        apart = abs(tally.target_min - tally.golden_min)
-        is_other = apart > self._mask_share * abs(tally.golden_min)  # nan where both are -inf
+        mask_difference = abs(tally.target_min - tally.golden_min)
+        has_other_mask = mask_difference > self._mask_share * abs(tally.golden_min)  # nan where both are -inf
         verdict = self._judge_single_distance(*parts, target, golden, Quantity.UNMASKED_RMS)
-        return verdict._replace(reasons=(*verdict.reasons, MASKED_REASON)) if is_other else verdict
+        return verdict._replace(reasons=(*verdict.reasons, MASKED_REASON)) if has_other_mask else verdict
 
     def _judge_scalar(self, target: Value, golden: Value) -> Verdict:
         """Return the verdict on two scalars that differ; numbers that the program computed are rounded."""
@@ -183,11 +185,11 @@ class FirstDifference(GroupPolicy):
         types, ref_types = (side.column("types") for side in (batch.target, batch.golden))
         lacks_norm = (types[:, 3] == NONE) & (ref_types[:, 3] == NONE)  # as in dumps of older tools
         are_floats = (types == FLOAT) & (ref_types == FLOAT)
-        are_plain: Array = is_tensor & are_floats[:, :3].all(axis=1) & (are_floats[:, 3] | lacks_norm)
-        are_plain &= np.isfinite(numbers).all(axis=1) & np.isfinite(references).all(axis=1)
-        are_plain &= np.minimum(numbers[:, 1], references[:, 1]) > -self._mask
-        are_plain &= ~(batch.target.column("has_checksum") & batch.golden.column("has_checksum"))
-        lines = np.flatnonzero(are_plain)
+        are_finite_floats: Array = is_tensor & are_floats[:, :3].all(axis=1) & (are_floats[:, 3] | lacks_norm)
+        are_finite_floats &= np.isfinite(numbers).all(axis=1) & np.isfinite(references).all(axis=1)
+        are_finite_floats &= np.minimum(numbers[:, 1], references[:, 1]) > -self._mask
+        are_finite_floats &= ~(batch.target.column("has_checksum") & batch.golden.column("has_checksum"))
+        lines = np.flatnonzero(are_finite_floats)
         largest, scale, names = _measure_distances(numbers[lines], references[lines])
         noise, floor = self._get_row_limits(batch, lines)
         is_sum = (noise == 0) & (names >= 2)  # of whole numbers, computed in floating point
@@ -195,7 +197,7 @@ class FirstDifference(GroupPolicy):
         noise = np.where(is_rounded, self._noise["float32"], noise)
         quantity = np.array(STATISTIC_QUANTITIES)[names]
         self._judge_distances(verdicts, lines, largest, scale, noise, floor, quantity)
-        return are_plain
+        return are_finite_floats
 
     def _judge_distances(
         self, verdicts: VerdictColumn, lines: Array, distance: Array, scale: Array, noise: Array,
@@ -253,12 +255,12 @@ class FirstDifference(GroupPolicy):
             if isinstance(value, (bool, str)) and isinstance(reference, (bool, str)) and value != reference:
                 return _create_error(f"{name} {value!r:.24} against {reference!r:.24}")
         if not numbers:
-            nothing = statistics[0][1] is None or statistics[0][2] is None
-            return _create_skip("nothing on record") if nothing else Verdict(Level.PASS, AGREES)
-        is_other = False
+            lacks_statistics = statistics[0][1] is None or statistics[0][2] is None
+            return _create_skip("nothing on record") if lacks_statistics else Verdict(Level.PASS, AGREES)
+        has_other_mask = False
         ends = {name: (value, reference) for name, value, reference in numbers}
         if {"max", "min"} <= ends.keys() and all(map(is_masked, ends["min"], ends["max"])):
-            is_other = ends["min"][0] != ends["min"][1]
+            has_other_mask = ends["min"][0] != ends["min"][1]
             numbers = [item for item in numbers if item[0] == "max"]  # the other statistics are the mask's
             hidden, wanted = estimate_hidden_count(target), estimate_hidden_count(golden)
             if hidden is not None and wanted is not None and abs(hidden - wanted) > 0.5:
@@ -274,7 +276,7 @@ class FirstDifference(GroupPolicy):
                 rows[:, 0, STATISTIC_NAMES.index(name)] = number, reference
         largest, scale, names = (column.item() for column in _measure_distances(*rows))
         verdict = self._judge_single_distance(largest, scale, target, golden, STATISTIC_QUANTITIES[names])
-        return verdict._replace(reasons=(*verdict.reasons, MASKED_REASON)) if is_other else verdict
+        return verdict._replace(reasons=(*verdict.reasons, MASKED_REASON)) if has_other_mask else verdict
 
     def _judge_single_distance(
         self, distance: float, scale: float, target: Value, golden: Value, quantity: Quantity

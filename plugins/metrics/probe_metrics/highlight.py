@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from probe_core.model import Colour, Mark, Mode, Reason, Row, Side
-from probe_metrics.statistics import convert_to_float, is_number
+from probe_core.model.columns import convert_to_float
+from probe_metrics.statistics import is_number
 from probe_metrics.thresholds import load_thresholds
 
 
@@ -114,8 +115,9 @@ class _View:
         target, golden = row.pair.target, row.pair.golden
         ends = () if target is None else target.value.statistics[:2]
         self.nonfinite = any(is_number(end) and not math.isfinite(convert_to_float(end)) for end in ends)
-        maxima = [slot.value.statistics.max for slot in (target, golden) if slot is not None]
-        self.usable = self.absolute is not None and len(maxima) == 2 and all(map(is_number, maxima))
+        values = [slot.value.statistics.max for slot in (target, golden) if slot is not None]
+        maxima = [value for value in values if is_number(value)]
+        self.usable = self.absolute is not None and len(maxima) == 2
         self.relative = 0.0
         if self.usable and self.absolute is not None:
             self.relative = self.absolute / max(least_maximum, abs(convert_to_float(maxima[1])))

@@ -131,10 +131,10 @@ def probe_standards() -> list[StandardSpec]:
 @hookimpl
 def probe_status_rules() -> list[StatusRuleSpec]:
     """Return the first stages of the pre-check: for every framework, and for MindSpore."""
-    from probe_precheck.api import Column, StatusRuleSpec
+    from probe_precheck.api import CsvColumn, StatusRuleSpec
 
     result, details = (
-        tuple(Column(*names) for names in table) for table in (MINT_RESULT_COLUMNS, MINT_DETAILS_COLUMNS)
+        tuple(CsvColumn(*names) for names in table) for table in (MINT_RESULT_COLUMNS, MINT_DETAILS_COLUMNS)
     )
 
     return [

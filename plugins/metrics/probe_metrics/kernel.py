@@ -28,8 +28,8 @@ MIN_SQUARE_SUM = float(np.finfo(np.float64).tiny / np.finfo(np.float64).eps)
 _compiled = engine.import_compiled("probe_metrics.compiled")
 
 
-class Sums(NamedTuple):
-    """Result of one pass over a pair, and the numbers that follow from it.
+class GroupSums(NamedTuple):
+    """Results of one pass over the pairs of a group, and the numbers that follow from them, as columns.
 
     Attributes:
         tally: Counts, extrema and sums as the engine computed them.
@@ -42,19 +42,6 @@ class Sums(NamedTuple):
         dot_of_units: The dot product of both sides, each divided by its norm; 0 if a norm is 0.
     """
 
-    tally: Tally
-    is_aligned: bool
-    target_largest: float
-    golden_largest: float
-    target_norm: float
-    golden_norm: float
-    distance: float
-    dot_of_units: float
-
-
-class GroupSums(NamedTuple):
-    """The sums of the pairs of a group: the fields of ``Sums`` as columns."""
-
     tally: Tallies
     is_aligned: Array
     target_largest: Array
@@ -63,16 +50,6 @@ class GroupSums(NamedTuple):
     golden_norm: Array
     distance: Array
     dot_of_units: Array
-
-    def get_row(self, place: int) -> Sums:
-        """Return the sums of one pair."""
-        tally, *columns = self
-        return Sums(tally[place], *(column.item(place) for column in columns))
-
-
-def compute_sums(pair: OpenPair) -> Sums:
-    """Return the sums over all elements of a pair, which metrics share by ``pair.once(compute_sums)``."""
-    return compute_group_sums(PairGroup([pair])).get_row(0)
 
 
 def compute_group_sums(group: PairGroup) -> GroupSums:
@@ -86,7 +63,7 @@ def compute_group_sums(group: PairGroup) -> GroupSums:
     squares = np.stack((tally.target_squares, tally.golden_squares, tally.squares))
     largest = np.stack((target_largest, golden_largest, tally.max_absolute))
     dot, scales = tally.dot.copy(), np.ones_like(squares)
-    is_aligned = tally.apart == 0
+    is_aligned = tally.nonfinite_mismatches == 0
     is_lost = (largest > 0) & ~((squares > MIN_SQUARE_SUM) & (squares < np.inf))
     for place in np.flatnonzero(is_aligned & is_lost.any(axis=0)).tolist():
         scales[:, place] = [min(value, MAX_FLOAT64) or 1.0 for value in largest[:, place].tolist()]
@@ -175,7 +152,7 @@ MISALIGNED = Measurement.absent("positions")
 NO_DIMENSIONS = Measurement.absent("zero_dimensional")
 """The result of a metric that 0-d tensors do not have."""
 NOTHING_FINITE = Measurement.absent("nan")
-"""The result of a mean over elements of which none is finite."""
+"""The result of a mean over elements if no element is finite."""
 
 
 def find_zero_dimensional(group: PairGroup) -> Array:

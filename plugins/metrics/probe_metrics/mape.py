@@ -6,11 +6,11 @@ import numpy as np
 
 from probe_core.model.measure import PairGroup
 from probe_core.model.results import MeasurementColumn
-from probe_metrics.adapters import GroupMetric
+from probe_metrics.adapters import GroupMetricBase
 from probe_metrics.kernel import MISALIGNED, NOTHING_FINITE, build_column, compute_group_sums
 
 
-class Mape(GroupMetric):
+class Mape(GroupMetricBase):
     """Mean of the relative errors of all elements that are finite.
 
     Formula, in float64, for a target N and a golden B of one shape: ``mean(|N - B| / |B|)``; of complex data

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from probe_core.model import Value
+from probe_core.model.columns import convert_to_float
 from probe_core.model.measure import OpenPair
 from probe_metrics.dtype_limits import get_eps
-from probe_metrics.statistics import convert_to_float, is_number
+from probe_metrics.statistics import is_number
 from probe_metrics.tally import Array
 from probe_metrics.thresholds import load_thresholds
 
@@ -42,9 +43,10 @@ def estimate_hidden_count(value: Value) -> float | None:
     None if the mask's constant is -inf, if the other elements may add up to half a constant, or if maximum,
     minimum or mean were not recorded as numbers.
     """
-    if not all(map(is_number, value.statistics[:3])):
+    numbers = [convert_to_float(number) for number in value.statistics[:3] if is_number(number)]
+    if len(numbers) < 3:
         return None
-    high, low, mean = (convert_to_float(number) for number in value.statistics[:3])
+    high, low, mean = numbers
     size = math.prod(value.shape or ())
     if not (math.isfinite(low) and math.isfinite(mean) and low):
         return None

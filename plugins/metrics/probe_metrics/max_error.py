@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from probe_core.model.measure import PairGroup
 from probe_core.model.results import MeasurementColumn
-from probe_metrics.adapters import GroupMetric
+from probe_metrics.adapters import GroupMetricBase
 from probe_metrics.kernel import MISALIGNED, build_column, compute_group_sums
 
 
-class MaxError(GroupMetric):
+class MaxError(GroupMetricBase):
     """Largest absolute error and largest relative error over all elements.
 
     Formulas, in float64, for a target N and a golden B of one shape: ``max(|N - B|)``, in the unit of the

@@ -6,11 +6,11 @@ import numpy as np
 
 from probe_core.model.measure import PairGroup
 from probe_core.model.results import MeasurementColumn
-from probe_metrics.adapters import GroupMetric
+from probe_metrics.adapters import GroupMetricBase
 from probe_metrics.kernel import MISALIGNED, NOTHING_FINITE, build_column, compute_group_sums
 
 
-class Rmse(GroupMetric):
+class Rmse(GroupMetricBase):
     """Root mean square error over the elements that are finite.
 
     Formula, in float64, for a target N and a golden B of one shape: ``sqrt(mean(|N - B|²))``; of complex data

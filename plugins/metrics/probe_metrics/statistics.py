@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from typing import TypeGuard
 
 import numpy as np
 
@@ -10,10 +10,10 @@ from probe_core.model import Measurement, Statistic
 from probe_core.model.batches import PairSide, RowBatch
 from probe_core.model.columns import BIG_INTEGER, FLOAT, INTEGER, Array
 from probe_core.model.results import MeasurementColumn
-from probe_metrics.adapters import BatchMetric
+from probe_metrics.adapters import BatchMetricBase
 
 
-class StatisticsDifference(BatchMetric):
+class StatisticsDifference(BatchMetricBase):
     """Difference and relative error of the recorded maximum, minimum, mean and L2 norm.
 
     Formulas, in float64: ``N - B``, in the unit of the data, and ``|N - B| / |B|``, a ratio; N is a statistic
@@ -69,15 +69,6 @@ def are_number(side: PairSide) -> Array:
     return are_number
 
 
-def is_number(value: Statistic) -> bool:
-    """Return True for numbers, nan and inf included; booleans are none."""
+def is_number(value: Statistic) -> TypeGuard[float]:
+    """Return True for a number, including nan and inf; booleans are not numbers."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def convert_to_float(value: Statistic) -> float:
-    """Return a recorded number as float64; one beyond the range of float64 is inf or -inf."""
-    assert isinstance(value, (int, float))
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf

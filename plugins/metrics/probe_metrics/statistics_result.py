@@ -11,7 +11,7 @@ from probe_core.model import Level, Reason, Value, Verdict
 from probe_core.model.batches import RowBatch
 from probe_core.model.columns import NONE, TENSOR, Array
 from probe_core.model.results import VerdictColumn
-from probe_metrics.adapters import BatchPolicy
+from probe_metrics.adapters import BatchPolicyBase
 from probe_metrics.exact import EXACT_REASON, LAST_DIGITS_REASON, ExactStatistics, format_scalars, is_exact_dtype
 from probe_metrics.statistics import are_number
 from probe_metrics.thresholds import load_thresholds
@@ -22,7 +22,7 @@ UNPAIRED_VERDICT = Verdict(Level.WARNING, NOT_AVAILABLE, measured=False)
 OTHER_SHAPE_VERDICT = Verdict(Level.ERROR, NOT_AVAILABLE, (Reason("evidence", "the shapes differ"),))
 
 
-class StatisticsResult(BatchPolicy):
+class StatisticsResult(BatchPolicyBase):
     """Policy that labels a row ``Warning`` if the relative error of a recorded statistic exceeds 0.5.
 
     Formula, for each of max, min, mean and norm: ``|N - B| / |B|``, where N is the statistic of the target and B

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from operator import add, and_
 from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
@@ -21,7 +23,7 @@ class Tally(NamedTuple):
     """Counts, extrema and sums over both tensors; every error and every sum is computed in float64.
 
     * nan or inf, on both sides at the same place with the same sign, counts as equal and as 0
-      (docs/tables.md#preparation). ``apart`` counts the places where the sides disagree on nan or inf.
+      (docs/tables.md#preparation). ``nonfinite_mismatches`` counts the places where the sides disagree on nan or inf.
     * Extrema are those of the finite elements of a side; -inf and inf if it has none.
     * Errors and sums take the places where both sides are finite; all other places add 0.
     * The relative error of an element is ``|N - B| / |B|``: 0 if N equals B, inf if only B is 0.
@@ -38,7 +40,7 @@ class Tally(NamedTuple):
     target_infinite: int
     golden_nan: int
     golden_infinite: int
-    apart: int
+    nonfinite_mismatches: int
     max_absolute: float
     max_relative: float
     max_ulp: float
@@ -61,31 +63,22 @@ class Tally(NamedTuple):
 
     @property
     def finite(self) -> int:
-        """Number of finite places, the same on both sides if ``apart`` is 0."""
+        """Number of finite places, the same on both sides if ``nonfinite_mismatches`` is 0."""
         return self.size - self.target_nan - self.target_infinite
 
     def add_next(self, next_piece: Tally) -> Tally:
         """Return the tally of this piece and the next one, which was measured with the ``totals`` of this."""
-        return Tally(
-            self.size + next_piece.size,
-            self.equal and next_piece.equal,
-            max(self.target_max, next_piece.target_max),
-            min(self.target_min, next_piece.target_min),
-            max(self.golden_max, next_piece.golden_max),
-            min(self.golden_min, next_piece.golden_min),
-            self.target_nan + next_piece.target_nan,
-            self.target_infinite + next_piece.target_infinite,
-            self.golden_nan + next_piece.golden_nan,
-            self.golden_infinite + next_piece.golden_infinite,
-            self.apart + next_piece.apart,
-            max(self.max_absolute, next_piece.max_absolute),
-            max(self.max_relative, next_piece.max_relative),
-            max(self.max_ulp, next_piece.max_ulp),
-            self.below_one + next_piece.below_one,
-            self.below_five + next_piece.below_five,
-            self.over_limit + next_piece.over_limit,
-            *next_piece.totals,
-        )
+        values = zip(self._fields[:-SUM_COUNT], self, next_piece)
+        joined = (_JOINS.get(name, add)(value, next_value) for name, value, next_value in values)
+        return Tally._make((*joined, *next_piece.totals))
+
+
+_JOINS: dict[str, Callable[[Any, Any], Any]] = {
+    "equal": and_,
+    **dict.fromkeys(("target_max", "golden_max", "max_absolute", "max_relative", "max_ulp"), max),
+    **dict.fromkeys(("target_min", "golden_min"), min),
+}
+"""Functions that join fields of two pieces; the numbers of other fields are added."""
 
 
 class Units(NamedTuple):

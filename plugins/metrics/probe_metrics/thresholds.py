@@ -8,5 +8,5 @@ from probe_core.files.packaged import load_yaml
 
 
 def load_thresholds(section: str) -> Any:
-    """Return the thresholds of one policy: a section of the file, nested as it is there."""
+    """Return the thresholds of a policy, which are a section of the file."""
     return load_yaml(__package__, "thresholds.yaml")[section]

@@ -7,13 +7,13 @@ import numpy as np
 from probe_core.model import Measurement
 from probe_core.model.measure import OpenPair, PairGroup
 from probe_core.model.results import MeasurementColumn
-from probe_metrics.adapters import GroupMetric
+from probe_metrics.adapters import GroupMetricBase
 from probe_metrics.kernel import MISALIGNED, NOTHING_FINITE, build_column, compute_group_sums, measure_tallies
 from probe_metrics.tally import Units
 from probe_metrics.ulp_units import choose_units
 
 
-class Ulp(GroupMetric):
+class Ulp(GroupMetricBase):
     """Largest and mean distance in ulp, and the share of elements whose distance is over a limit.
 
     Formula, for a target N and a golden B of one shape: sort all numbers of the dtype; the distance is the

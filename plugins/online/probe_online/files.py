@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from probe_precheck.api import Column
+from probe_precheck.api import CsvColumn
 from probe_precheck.csvfile import format_header, format_rows, order_cells, read_table
 from probe_precheck.results import append_bytes, get_call_name, open_result_file
 from probe_precheck.tables import Tables
@@ -107,7 +107,7 @@ class CallFiles:
             if self._parse_key(self.paths[1], row, get_call_name(row["name"].strip())) in rows_by_key
         ]
         for path, columns, table, rows in zip(self.paths, self._tables, tables, (result.rows, complete_rows)):
-            if table.is_cut or len(rows) < len(table.rows) or not table.whole:
+            if table.is_cut or len(rows) < len(table.rows) or not table.complete_bytes:
                 self._replace(path, columns, rows)
         try:
             self._files = [open_result_file(path, is_new=False) for path in self.paths]
@@ -134,7 +134,7 @@ class CallFiles:
         for file, path, columns in zip(self._files, self.paths, self._tables):
             append_bytes(file, path, format_header(columns, self._language))
 
-    def _replace(self, path: Path, columns: Sequence[Column], rows: Sequence[Mapping[str, str]]) -> None:
+    def _replace(self, path: Path, columns: Sequence[CsvColumn], rows: Sequence[Mapping[str, str]]) -> None:
         try:
             with replace_file(path) as file:
                 file.write(

@@ -15,12 +15,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from probe_precheck.api import Call, Column, NotRun, Outcome, Outputs, RunnerOptions, Skipped, Status, Unbuildable
+from probe_precheck.api import Call, CsvColumn, NotRun, Outcome, Outputs, RunnerOptions, Skipped, Status, Unbuildable
 from probe_precheck.assignment import Assignment
 from probe_precheck.checking import INSTALLATION_ERRORS, create_status_rule, find_runner_spec, find_tables
 from probe_precheck.comparison import DetailsComparison, build_comparison_cells, compare_rows
 from probe_precheck.csvfile import format_cell_text
-from probe_precheck.judging import Judge
+from probe_precheck.judging import CallJudge
 from probe_precheck.memory import OUT_OF_MEMORY_TEXT
 from probe_precheck.model import Result, format_one_line
 from probe_precheck.protocols import SentRunner
@@ -106,7 +106,7 @@ class RowMaker:
         precision: Digits after the point of numbers.
     """
 
-    def __init__(self, judge: Judge, assignment: Assignment, tables: Tables, language: str, precision: int) -> None:
+    def __init__(self, judge: CallJudge, assignment: Assignment, tables: Tables, language: str, precision: int) -> None:
         self._judge = judge
         self._assignment = assignment
         self._columns = (*tables.details, *Tables().details, *list_standard_columns(assignment))
@@ -185,9 +185,9 @@ class RowMaker:
         return rows
 
 
-def list_standard_columns(assignment: Assignment) -> tuple[Column, ...]:
+def list_standard_columns(assignment: Assignment) -> tuple[CsvColumn, ...]:
     """Return the columns of the details that installed standards add."""
-    return tuple(Column(*names) for names in assignment.list_columns())
+    return tuple(CsvColumn(*names) for names in assignment.list_columns())
 
 
 def find_worst(statuses: tuple[Status, ...]) -> Status:
@@ -201,8 +201,8 @@ def parse_status(row: Mapping[str, str]) -> Status:
     return find_worst(tuple(status for status in Status if status.value in texts))
 
 
-STEP = Column("step", "步数", "Step")
-SESSION = Column("session", "会话", "Session")
+STEP = CsvColumn("step", "步数", "Step")
+SESSION = CsvColumn("session", "会话", "Session")
 
 
 def create_tables(parties: int, tables: Tables, assignment: Assignment) -> Tables:
@@ -260,7 +260,7 @@ class JudgeSetup:
     def create_row_maker(self, manager: Manager) -> RowMaker:
         """Return the conversion of outcomes to rows."""
         assignment = Assignment(manager, self.release, self.standards)
-        judge = Judge(create_status_rule(manager, self.framework), assignment)
+        judge = CallJudge(create_status_rule(manager, self.framework), assignment)
         return RowMaker(judge, assignment, find_tables(manager, self.framework), self.language, self.precision)
 
 

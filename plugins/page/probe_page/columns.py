@@ -2,7 +2,7 @@
 
 A block is a zlib stream of: the length of its head in 4 bytes; the head, JSON; the bytes of its columns. The
 head lists for each column the type of its numbers (``f4``, ``f8`` or none), the type of its codes (``u1``,
-``u2``, ``u4`` or none) and the texts that the codes name for the first time. Code 0 stands for the number in
+``u2``, ``u4`` or none) and the texts that the codes name for the first time. Code 0 denotes the number in
 the same place, code n for the n-th text of the column. Bytes of equal significance stand together, which
 makes them compress well; all are little-endian.
 """
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from probe_core.model import Cell
+from probe_core.model.columns import MAX_EXACT_INTEGER
 
 MIN_BLOCK_ROWS = 8192
 """Least number of rows of a block but the last."""
@@ -26,8 +27,6 @@ MAX_RELATIVE_ERROR = 1e-7
 """Relative error that a number of a page may have."""
 COMPRESSION_LEVEL = 2
 """Compression level."""
-MAX_EXACT_INTEGER = 1 << 53
-"""Integers up to here are floats without a loss."""
 
 
 class Columns:

@@ -1,26 +1,21 @@
-"""The document of a page: one file with its own style, script and data, which loads nothing."""
+"""The document of a page: a single file that contains its style, script and data."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from markupsafe import Markup
 
-from probe_core import __version__
 from probe_core.errors import make_printable
 from probe_core.model.report import Report
 from probe_page.columns import Columns
-from probe_page.drawing import compress_pictures
 from probe_page.head import Head, create_head
 from probe_page.language import load_words
 from probe_page.ops import Ops
 from probe_page.rows import LEVELS
-from probe_page.templates import load_template, read_asset
+from probe_page.templates import compress_json, render_page
 
 if TYPE_CHECKING:
     from probe_page.ranks import Exchanges
@@ -92,7 +87,7 @@ def write_page(file: BinaryIO, document: Document) -> None:
     blocks = {
         "rows": document.rows.encode_blocks(),
         "ops": calls.encode_blocks(),
-        "pictures": compress_pictures(document.pictures),
+        "pictures": [compress_json(document.pictures)] if document.pictures else [],
     }
     data = {
         "rows": _describe_columns(document.rows),
@@ -139,15 +134,18 @@ def _render_page(
     chart: Mapping[str, Any] | None = None,
     exchanges: Exchanges | None = None,
 ) -> bytes:
-    style, script = read_asset("page.css"), "\n".join(map(read_asset, SCRIPTS))
-    meta = {"lang": lang, "words": load_words(), **(data or {})}
+    meta = dict(data or {})
     if chart is not None:
         causes = head.answer.causes if head.answer is not None else ()
         first = next((f"{cause.step} rank{cause.rank}".strip() for cause in causes), "")
         meta |= {"lines": chart, "causes": [cause.op for cause in causes], "first": first}
-    page = load_template("page.html", lang, load_words).render(
-        lang=lang,
-        words=load_words(),
+    return render_page(
+        "page.html",
+        lang,
+        load_words,
+        styles=["page.css"],
+        scripts=SCRIPTS,
+        meta=meta,
         head=head,
         has_rows=data is not None,
         is_judged=head.answer is not None,
@@ -158,22 +156,4 @@ def _render_page(
         cell={(part.step, part.name): part for part in parts},
         lines=chart,
         exchanges=exchanges,
-        version=__version__,
-        style=Markup(style),
-        script=Markup(script),
-        style_hash=_compute_hash(style),
-        script_hash=_compute_hash(script),
-        meta=Markup(format_script_json(meta)),
     )
-    return page.encode("utf-8", "replace")
-
-
-def format_script_json(value: Any) -> str:
-    """Return data as JSON that may stand within a script element of a page, whatever it holds."""
-    text = json.dumps(value, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _compute_hash(text: str) -> str:
-    """Return the source expression by which a Content-Security-Policy admits an inline element."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import json
-import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from heapq import heappush, heapreplace
 from typing import Any, NamedTuple
 
@@ -126,11 +123,3 @@ def _draw_candidates(
         limit = min(limit, remaining)
         remaining -= min(limit, tensors[0].size)
         yield candidate.number, draw_picture(np.asarray(tensors[0]), np.asarray(tensors[1]), candidate.noise, limit)
-
-
-def compress_pictures(row_pictures: Mapping[int, Mapping[str, Any]]) -> list[str]:
-    """Return pictures as a block of a page; no block if there are no pictures."""
-    if not row_pictures:
-        return []
-    text = json.dumps(row_pictures, separators=(",", ":"))
-    return [base64.b64encode(zlib.compress(text.encode(), 6)).decode()]

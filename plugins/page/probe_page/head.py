@@ -15,7 +15,7 @@ _FRAME = re.compile(
     r"^File (?P<file>.*?), line (?P<line>\d+), in (?P<function>[^,\n]+?)(?:,\s*(?P<source>.*))?$", re.DOTALL
 )
 PICTURE_WIDTH = 420
-"""Width of the picture of a cause's evidence, in its own units."""
+"""Width of the picture of a cause's evidence, in user units of the picture."""
 MAX_SHOWN_CAUSES = 20
 """Largest number of causes that are shown unfolded or folded."""
 MAX_LISTED_OPS = 50

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from probe_core import console
 from probe_core.errors import UserError
-from probe_core.files.atomic import AtomicFile, create_write_error, make_directory
+from probe_core.files.atomic import make_directory, write_atomically
 from probe_core.model.answers import Answer
 from probe_core.plugins.parameters import split_parameters
 from probe_core.plugins.protocols import AllResults, PairResult
@@ -48,7 +48,7 @@ class OverviewPage:
 
     Attributes:
         path: Its path.
-        is_judged: True, for the reports say by themselves whether they were judged.
+        is_judged: Always True, because the reports state whether they were judged.
     """
 
     path: Path
@@ -79,21 +79,11 @@ def _write_overview_page(compared: AllResults, lang: str) -> Path:
         [(part.step, part.name, part.link, call_depths) for part, call_depths in zip(parts, calls) if call_depths]
     )
     make_directory(plan.output)
-    file: AtomicFile | None = None
-    try:
-        file = AtomicFile(plan.output / f"compare_summary_{plan.time_stamp}.html")
-        with file.temporary.open("wb") as stream:
-            head = Head.from_answer(answer, str(plan.target), str(plan.golden))
-            write_overview(stream, lang, head, parts, chart if chart["lines"] else None, find_exchanges(steps, first))
-        return file.commit()
-    except OSError as error:
-        if file is not None:
-            file.discard()
-        raise create_write_error("The page", plan.output, error) from None
-    except BaseException:
-        if file is not None:
-            file.discard()
-        raise
+    path = plan.output / f"compare_summary_{plan.time_stamp}.html"
+    with write_atomically(path, "The page") as temporary, temporary.open("wb") as stream:
+        head = Head.from_answer(answer, str(plan.target), str(plan.golden))
+        write_overview(stream, lang, head, parts, chart if chart["lines"] else None, find_exchanges(steps, first))
+    return path
 
 
 def _create_entry(result: PairResult, output: Path, calls: Sequence[CallDepth]) -> OverviewEntry:

@@ -19,7 +19,7 @@ MAX_RANKS = 64
 
 @dataclass(slots=True)
 class Exchange:
-    """Calls of one kind, or those by which one rank sent to another.
+    """Calls of one kind, or the calls with which one rank sends to another.
 
     Attributes:
         sent: Number of calls on record at the sender, or of a collective call.

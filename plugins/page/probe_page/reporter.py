@@ -37,7 +37,7 @@ MAX_UNFILTERED_ROWS = 500_000
 MAX_PENDING_ROWS = 64
 """Number of rows that are kept as they are: so few that they are still in the processor's cache."""
 NAME_HEADERS, STACK_HEADER = ("NPU Name", "Bench Name"), "NPU_Stack_Info"
-"""Headers of the columns of names, in which 0 stands for the row's own, and of the one kept once an op."""
+"""Headers of the columns of names, in which 0 denotes the name of the row, and of the column stored once per op."""
 
 
 class PageReporter:
@@ -86,14 +86,14 @@ class HtmlWriter:
         self._ops = Ops()
         self._draft: ReportDraft | None = None
         self._candidates = CandidateCollector()
-        self._seen: list[tuple[Op, Row]] = []
+        self._op_rows: list[tuple[Op, Row]] = []
         self._cells: list[Sequence[Cell]] = []
         self._number = self._left_out = 0
 
     def look(self, draft: ReportDraft, op: Op, row: Row) -> None:
         """Take in a row, before its cells."""
         self._draft = draft
-        self._seen.append((op, row))
+        self._op_rows.append((op, row))
 
     def write(self, cells: Sequence[Cell], colour: Colour | None) -> None:
         """Append a row."""
@@ -127,8 +127,8 @@ class HtmlWriter:
 
     def _flush(self) -> None:
         """Turn the rows that were kept into a block."""
-        op_rows, cells, first = self._seen, self._cells, self._number + 2
-        self._seen, self._cells = [], []
+        op_rows, cells, first = self._op_rows, self._cells, self._number + 2
+        self._op_rows, self._cells = [], []
         self._number += len(cells)
         numbers: Sequence[int] = range(first, first + len(cells))
         if not cells:

@@ -13,7 +13,7 @@ from probe_core.model import Cell, Level, MatchKind, ReplacedVerdict, Row, Slot,
 from probe_core.model.values import Kind
 
 DISTANCE_POLICY = "first_difference"
-"""Name of the further verdict that says how far a row is from agreeing within rounding."""
+"""Name of the further verdict that measures the distance of a row from agreement within rounding."""
 PAGE_COLUMNS = ("#row", "#op", "#state", "#error", "#noise", "#why", "#name")
 """Columns that a page adds before those of the table: the row's number, the number of its op, level and match
 in one number, the relative distance, the distance that rounding explains, the evidence, and the row's name
@@ -95,8 +95,8 @@ def collect_row_facts(rows: Sequence[Row]) -> RowFacts:
         slot = target or golden
         assert slot is not None
         names.append(slot.name)
-        alone = GOLDEN_ONLY if target is None else TARGET_ONLY if golden is None else PAIR
-        matches.append(REGION + alone if match_kind is region else alone)
+        presence = GOLDEN_ONLY if target is None else TARGET_ONLY if golden is None else PAIR
+        matches.append(REGION + presence if match_kind is region else presence)
     return row_facts
 
 

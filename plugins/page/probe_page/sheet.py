@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup
-
-from probe_core import __version__
 from probe_core.errors import make_printable
 from probe_core.files.atomic import write_atomically
-from probe_page import templates
-from probe_page.document import _compute_hash, format_script_json
 from probe_page.language import Words, load_words
-from probe_page.templates import read_asset
+from probe_page.templates import compress_json, render_page
 
 WORDS_FILE = "checks_words.json"
 """The texts of these pages in addition to the texts of the page of a comparison."""
@@ -44,33 +37,19 @@ def write_sheet(path: Path, template: str, script: str, lang: str, data: Any, **
     Raises:
         UserError: It cannot be written.
     """
-    page = _render_page(template, script, lang, data, values)
-    with write_atomically(path, "The page") as temporary:
-        temporary.write_bytes(page)
-    return path
-
-
-def _render_page(template: str, script: str, lang: str, data: Any, values: Mapping[str, Any]) -> bytes:
-    style, code = ("\n".join(map(read_asset, names)) for names in (STYLES, (*SCRIPTS, script)))
-    page = templates.load_template(template, lang, load_all_words).render(
-        lang=lang,
-        words=load_all_words(),
-        version=__version__,
-        style=Markup(style),
-        script=Markup(code),
-        style_hash=_compute_hash(style),
-        script_hash=_compute_hash(code),
-        meta=Markup(format_script_json({"lang": lang, "words": load_all_words()})),
+    page = render_page(
+        template,
+        lang,
+        load_all_words,
+        styles=STYLES,
+        scripts=(*SCRIPTS, script),
+        meta={},
         data=compress_json(data),
         **values,
     )
-    return page.encode("utf-8", "replace")
-
-
-def compress_json(data: Any) -> str:
-    """Return data as compressed JSON in a text that may stand anywhere in a page."""
-    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
-    return base64.b64encode(zlib.compress(text.encode(), 6)).decode()
+    with write_atomically(path, "The page") as temporary:
+        temporary.write_bytes(page)
+    return path
 
 
 @cache

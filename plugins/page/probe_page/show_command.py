@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import webbrowser
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -53,7 +54,7 @@ def show(ctx: click.Context, out: Path, only_print: bool, lang: str) -> int:
     probe compare target_dump golden_dump -o out
     probe show out
     """
-    if any(out.glob(ONLINE_PATTERN)) and not any(path for pattern in PAGE_PATTERNS for path in out.glob(pattern)):
+    if any(out.glob(ONLINE_PATTERN)) and not _list_files(out, PAGE_PATTERNS):
         raise UserError(
             f"{out} holds results of the online pre-check; their verdict has no page.",
             "Read the first line that the receiver printed, or online_*.json there; or give one csv to show.",
@@ -79,27 +80,9 @@ def find_newest_page(out: Path) -> Path:
     """
     if out.is_file():
         return get_page_path(out) if any(map(out.match, RESULT_PATTERNS)) else out
-    result_pages = [path for pattern in RESULT_PAGE_PATTERNS for path in out.glob(pattern)]
-    stamp = max(map(_parse_time_stamp, result_pages), default="")
-    if stamp > max(
-        (
-            _parse_time_stamp(path)
-            for pattern in PAGE_PATTERNS
-            for path in out.glob(pattern)
-            if path not in result_pages
-        ),
-        default="",
-    ):
-        return next(path for path in result_pages if _parse_time_stamp(path) == stamp)
-    for pattern in PAGE_PATTERNS:
-        matches = sorted(out.glob(pattern), key=lambda path: (_parse_time_stamp(path), path.name))
-        stamps = {_parse_time_stamp(path) for path in matches}
-        if matches and pattern == PAGE_PATTERNS[0]:
-            others = [path for later_pattern in PAGE_PATTERNS[1:] for path in out.glob(later_pattern)]
-            if max(stamps) < max(map(_parse_time_stamp, others), default=""):
-                continue  # a later comparison had one rank
-        if matches:
-            return next(path for path in matches if _parse_time_stamp(path) == max(stamps))
+    pages = _list_files(out, (*PAGE_PATTERNS, *RESULT_PAGE_PATTERNS))
+    if pages:
+        return max(pages, key=_parse_time_stamp)  # the first of the newest pages
     message = f"There is no page in {out}." if out.exists() else f"{out} does not exist."
     raise UserError(message, "Write a page: probe compare TARGET GOLDEN -o OUT")
 
@@ -110,10 +93,10 @@ def find_newest_result(out: Path) -> Path | None:
     None if its page is there and no older than it, or if there is a page of a newer time stamp.
     """
     is_directory = not out.is_file()
-    files = [path for pattern in RESULT_PATTERNS for path in out.glob(pattern)] if is_directory else [out]
+    files = _list_files(out, RESULT_PATTERNS) if is_directory else [out]
     results = [path for path in files if path.suffix != ".html" and any(map(path.match, RESULT_PATTERNS))]
     stamp = max(map(_parse_time_stamp, results), default="")
-    pages = [path for pattern in (*PAGE_PATTERNS, *RESULT_PAGE_PATTERNS) for path in out.glob(pattern)]
+    pages = _list_files(out, (*PAGE_PATTERNS, *RESULT_PAGE_PATTERNS))
     if not results or stamp < max(map(_parse_time_stamp, pages), default=""):
         return None
     result = min(path for path in results if _parse_time_stamp(path) == stamp)
@@ -148,6 +131,11 @@ def write_page(result: Path, manager: Manager, lang: str) -> Path:
     from probe_page.checks import write_check
 
     return write_check(ResultPaths(result), manager, lang)
+
+
+def _list_files(out: Path, patterns: Sequence[str]) -> list[Path]:
+    """Return the files in a directory that match a pattern, in the order of the patterns and then of their names."""
+    return [path for pattern in patterns for path in sorted(out.glob(pattern), key=lambda path: path.name)]
 
 
 def _parse_time_stamp(path: Path) -> str:

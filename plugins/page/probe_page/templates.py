@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import json
 import re
 import sys
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib.resources import files
 from importlib.util import cache_from_source
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemBytecodeCache, FunctionLoader, Template
@@ -36,9 +41,9 @@ def read_asset(name: str) -> str:
 def load_template(name: str, lang: str, load_words: Callable[[], Words]) -> Template:
     """Return a template with labels in a language. A script of the page can switch the labels to another language.
 
-    In a template, ``{{ t("key") }}`` stands for the text of a key, and ``{{ attr("title", "key") }}`` for an attribute
-    with this text. Both are replaced before the template is compiled. Compiling takes longer than rendering, so
-    compiled templates are cached.
+    In a template, ``{{ t("key") }}`` is replaced by the text of a key, and ``{{ attr("title", "key") }}`` by an
+    attribute with this text, before the template is compiled. Compiling takes longer than rendering, so compiled
+    templates are cached.
 
     Args:
         name: The name of the template file in ``assets/``.
@@ -46,6 +51,59 @@ def load_template(name: str, lang: str, load_words: Callable[[], Words]) -> Temp
         load_words: A function that returns the texts.
     """
     return _create_environment(lang, load_words).get_template(name)
+
+
+def render_page(
+    template: str,
+    lang: str,
+    load_words: Callable[[], Words],
+    *,
+    styles: Sequence[str],
+    scripts: Sequence[str],
+    meta: Mapping[str, Any],
+    **values: Any,
+) -> bytes:
+    """Return a page with its own styles and scripts.
+
+    Args:
+        template: The name of the template file.
+        lang: The language.
+        load_words: A function that returns the texts.
+        styles: The names of the style files.
+        scripts: The names of the script files, in order.
+        meta: The data that the scripts read, in addition to the language and the texts.
+        values: The values that the template shows.
+    """
+    style, script = ("\n".join(map(read_asset, names)) for names in (styles, scripts))
+    page = load_template(template, lang, load_words).render(
+        lang=lang,
+        words=load_words(),
+        version=__version__,
+        style=Markup(style),
+        script=Markup(script),
+        style_hash=_compute_hash(style),
+        script_hash=_compute_hash(script),
+        meta=Markup(format_script_json({"lang": lang, "words": load_words(), **meta})),
+        **values,
+    )
+    return page.encode("utf-8", "replace")
+
+
+def format_script_json(value: Any) -> str:
+    """Return data as JSON that may be within a script element of a page, whatever it contains."""
+    text = json.dumps(value, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def compress_json(value: Any) -> str:
+    """Return data as compressed JSON, in a text that may be anywhere in a page; numbers must be finite."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return base64.b64encode(zlib.compress(text.encode(), 6)).decode()
+
+
+def _compute_hash(text: str) -> str:
+    """Return the source expression of an inline element for a Content-Security-Policy."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 class _TemplateCache(FileSystemBytecodeCache):

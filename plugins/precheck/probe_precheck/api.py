@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from probe_precheck.runner_options import RunnerOptions
     from probe_precheck.scripts import make_file_name
     from probe_precheck.specs import JudgedOutputs, ReferenceSpec, RunnerSpec, StandardSpec, StatusRuleSpec
-    from probe_precheck.tables import Column
+    from probe_precheck.tables import CsvColumn
 
 __all__ = [
     "ArgumentConverter",
     "Array",
     "Call",
-    "Column",
+    "CsvColumn",
     "JudgedOutputs",
     "Judgement",
     "Message",
@@ -68,18 +68,6 @@ __all__ = [
     "rebuild_plain_value",
 ]
 
-RENAMED_NAMES = {
-    "Judged": "OutputVerdict",
-    "Walk": "ArgumentConverter",
-    "arguments_of": "get_arguments",
-    "common_value": "rebuild_plain_value",
-    "file_name": "make_file_name",
-    "range_of": "read_range",
-    "seed_at": "derive_seed",
-    "value_of": "parse_tensor",
-}
-"""Present names by earlier names, which work until version 0.3."""
-
 __getattr__ = create_exporter(
     __name__,
     {
@@ -90,7 +78,6 @@ __getattr__ = create_exporter(
         "runner_options": "RunnerOptions",
         "scripts": "make_file_name",
         "specs": "JudgedOutputs ReferenceSpec RunnerSpec StandardSpec StatusRuleSpec",
-        "tables": "Column",
+        "tables": "CsvColumn",
     },
-    renamed=RENAMED_NAMES,
 )

@@ -17,7 +17,7 @@ from probe_precheck.model import Message, strip_framework
 from probe_precheck.protocols import Standard
 from probe_precheck.releases import RELEASES, resolve_release
 from probe_precheck.specs import JudgedOutputs, StandardSpec
-from probe_precheck.tables import Column
+from probe_precheck.tables import CsvColumn
 from probe_precheck.yaml_files import load_yaml_file, parse_yaml_text
 
 MEASURED_DTYPES = frozenset({"float16", "bfloat16", "float32"})
@@ -131,7 +131,7 @@ class Assignment:
             warn(blame, "Rows that it judges have this as their message.")
         return Message(blame.what)
 
-    def list_columns(self, apis: Iterable[str] | None = None) -> tuple[Column, ...]:
+    def list_columns(self, apis: Iterable[str] | None = None) -> tuple[CsvColumn, ...]:
         """Return the columns that standards add: all standards, or only those that judge any of ``apis``."""
         names = self._chosen if apis is None else {self._by_api.get(api) for api in apis}
         tables = (chosen.spec.columns for name, chosen in self._chosen.items() if name in names)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from probe_core.errors import UserError, make_printable
+from probe_core.errors import UserError, find_nearest_names, make_printable
 from probe_core.model import Kind
 from probe_core.model.run import Run
 from probe_core.store.names import CELL_SCOPE, MODULE_SCOPE, get_scope
@@ -122,6 +122,28 @@ class RecordedCalls:
         if not problem and name not in self._forward:
             return f"API {name} has a backward record and no forward record. SKIP."
         return problem
+
+    def select(self, only: Sequence[str], *, distinct: bool = False) -> list[int]:
+        """Return the indices of the calls to run.
+
+        Args:
+            only: The names of calls and APIs to run; empty for all calls.
+            distinct: True to run calls with equal arguments once.
+
+        Raises:
+            UserError: A name in ``only`` is that of no call and of no API.
+        """
+        apis = [get_api_name(name) for name in self.names]
+        for name in only:
+            if name not in apis and name not in self.names:
+                close = find_nearest_names(name, [*apis, *self.names])
+                raise UserError(
+                    f'The run contains no call "{name}", so --only cannot select it.',
+                    "Nearest:" if close else "Give a name such as Functional.linear.0, or Functional.linear.",
+                    close,
+                )
+        indices = self.iterate_distinct() if distinct else range(len(self))
+        return [index for index in indices if not only or {self.names[index], apis[index]} & {*only}]
 
     def iterate_distinct(self) -> Iterator[int]:
         """Yield the indices of calls that do not repeat an earlier call of their API (``-f``)."""

@@ -10,7 +10,7 @@ from probe_core.errors import Defect, UserError
 from probe_core.plugins.distributions import create_missing_error, find_provider
 from probe_core.plugins.manager import Manager
 from probe_precheck.assignment import Assignment
-from probe_precheck.judging import Judge
+from probe_precheck.judging import CallJudge
 from probe_precheck.memory import OUT_OF_MEMORY_TEXT
 from probe_precheck.model import (
     Call,
@@ -24,7 +24,7 @@ from probe_precheck.model import (
 from probe_precheck.protocols import Runner, StatusRule
 from probe_precheck.runner_options import RunnerOptions
 from probe_precheck.specs import RunnerSpec, StatusRuleSpec
-from probe_precheck.tables import Column, Tables
+from probe_precheck.tables import CsvColumn, Tables
 
 FAILED_STATUSES = (Status.WARNING, Status.ERROR)
 """Statuses of calls whose data is saved."""
@@ -72,7 +72,7 @@ def find_tables(manager: Manager, framework: str) -> Tables:
     """
     spec = find_rule_spec(manager, framework)
     return Tables(*(
-        tuple(Column(*names) for names in spec_columns) or columns
+        tuple(CsvColumn(*names) for names in spec_columns) or columns
         for spec_columns, columns in zip((spec.result, spec.details), Tables())
     ))  # fmt: skip
 
@@ -119,7 +119,9 @@ class CheckSetup:
         runner: Runner = find_runner_spec(manager, self.framework).make()
         device = self.devices[slot % len(self.devices)]
         runner.open(replace(self.options, device=device))
-        judge = Judge(create_status_rule(manager, self.framework), Assignment(manager, self.release, self.standards))
+        judge = CallJudge(
+            create_status_rule(manager, self.framework), Assignment(manager, self.release, self.standards)
+        )
         saves = self.options.error_directory is not None
 
         def check(call: Call) -> Result:

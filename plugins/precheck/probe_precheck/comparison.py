@@ -10,14 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from probe_core.errors import UserError, make_printable
-from probe_core.files.atomic import create_path_error, make_directory, remove_leftovers, replace_file
-from probe_precheck import csvfile
+from probe_core.files.atomic import make_directory, remove_leftovers
 from probe_precheck.assignment import UNMEASURED_DTYPES, Assignment
-from probe_precheck.csvfile import BLANK, Table, format_messages, format_number, read_table
+from probe_precheck.csvfile import BLANK, CsvTable, format_messages, format_number, read_table, write_table
 from probe_precheck.judging import merge_statuses
 from probe_precheck.model import FORWARD, Judgement, Message, Numbers, Status, UnusableCell, strip_framework
 from probe_precheck.settings import PRECISION
-from probe_precheck.tables import COMPARE_DETAILS, COMPARE_RESULT, DETAILS, NUMBERS, Column
+from probe_precheck.tables import COMPARE_DETAILS, COMPARE_RESULT, DETAILS, NUMBERS, CsvColumn
 from probe_precheck.translation import find_beyond_rounding_message, translate
 
 RESULT_NAME = "api_precision_compare_result_{}.csv"
@@ -76,7 +75,7 @@ def compare_details(npu: Path, gpu: Path, assignment: Assignment) -> DetailsComp
     Raises:
         UserError: A file cannot be read, lacks a column, or contains two rows with the same name.
     """
-    columns = (*DETAILS, *(Column(*names) for names in assignment.list_columns()))
+    columns = (*DETAILS, *(CsvColumn(*names) for names in assignment.list_columns()))
     npu_table, gpu_table = (_read_details(path, columns) for path in (npu, gpu))
     return compare_rows(npu_table.rows, gpu_table.rows, assignment, npu_table.language)
 
@@ -110,7 +109,7 @@ def compare_rows(
     return compared
 
 
-def _read_details(path: Path, columns: Sequence[Column]) -> Table:
+def _read_details(path: Path, columns: Sequence[CsvColumn]) -> CsvTable:
     table = read_table(path, columns, REQUIRED_COLUMNS)
     names: set[str] = set()
     for row in table.rows:
@@ -236,8 +235,8 @@ def write_comparison(comparison: DetailsComparison, directory: Path, time_stamp:
     comparison.result = directory / RESULT_NAME.format(time_stamp)
     comparison.details = directory / DETAILS_NAME.format(time_stamp)
     results, details = build_comparison_cells(comparison, language)
-    _write(comparison.details, COMPARE_DETAILS, details, language)
-    _write(comparison.result, COMPARE_RESULT, results, language)
+    write_table(comparison.details, COMPARE_DETAILS, details, language)
+    write_table(comparison.result, COMPARE_RESULT, results, language)
 
 
 def build_comparison_cells(
@@ -282,12 +281,3 @@ def _format_cell(value: float | str | Status | None) -> str:
     if isinstance(value, Status):
         return value.value
     return value if isinstance(value, str) else format_number(value, PRECISION)
-
-
-def _write(path: Path, columns: Sequence[Column], rows: Sequence[Mapping[str, str]], language: str) -> None:
-    body = csvfile.format_rows(csvfile.order_cells(row, columns) for row in rows)
-    try:
-        with replace_file(path) as file:
-            file.write(csvfile.format_header(columns, language) + body)
-    except OSError as error:
-        raise create_path_error(path, error) from None

@@ -15,9 +15,10 @@ from typing import NamedTuple
 from probe_reporters.api import neutralise
 
 from probe_core.errors import UserError, make_printable
+from probe_core.files.atomic import write_bytes
 from probe_core.files.user_files import read_regular_file
 from probe_precheck.model import Message
-from probe_precheck.tables import Column
+from probe_precheck.tables import CsvColumn
 
 BLANK = " "
 """Text of a cell without a value."""
@@ -32,22 +33,22 @@ MAX_CELL_CHARACTERS = 1 << 20
 """Largest number of characters of a cell."""
 
 
-class Table(NamedTuple):
+class CsvTable(NamedTuple):
     """Contents of a csv file.
 
     Attributes:
         columns: The columns, in the order of the file.
         rows: The rows, by column key.
         language: The language of the headers.
-        whole: The number of bytes up to the last complete row.
+        complete_bytes: The number of bytes up to the last complete row.
         is_cut: True if an incomplete row follows.
         tail: The text of that incomplete row.
     """
 
-    columns: tuple[Column, ...]
+    columns: tuple[CsvColumn, ...]
     rows: list[dict[str, str]]
     language: str
-    whole: int
+    complete_bytes: int
     is_cut: bool
     tail: str = ""
 
@@ -81,14 +82,23 @@ def format_rows(rows: Iterable[Sequence[str]]) -> bytes:
     return text.getvalue().encode("utf-8")
 
 
-def format_header(columns: Sequence[Column], language: str) -> bytes:
+def format_header(columns: Sequence[CsvColumn], language: str) -> bytes:
     """Return the beginning of a file: the byte order mark and the headers."""
     return BYTE_ORDER_MARK + format_rows([[column.header(language) for column in columns]])
 
 
-def order_cells(values: Mapping[str, str], columns: Sequence[Column]) -> list[str]:
+def order_cells(values: Mapping[str, str], columns: Sequence[CsvColumn]) -> list[str]:
     """Return the cells of a row in the order of the columns, blank if missing."""
     return [values.get(column.key, BLANK) for column in columns]
+
+
+def write_table(path: Path, columns: Sequence[CsvColumn], rows: Iterable[Mapping[str, str]], language: str) -> None:
+    """Write a csv file at once, with its header.
+
+    Raises:
+        UserError: The file cannot be written.
+    """
+    write_bytes(path, format_header(columns, language) + format_rows(order_cells(row, columns) for row in rows))
 
 
 def _decode(path: Path, data: bytes) -> str:
@@ -101,7 +111,7 @@ def _decode(path: Path, data: bytes) -> str:
         ) from None
 
 
-def _parse_row(path: Path, number: int, row: Sequence[str], columns: Sequence[Column]) -> dict[str, str]:
+def _parse_row(path: Path, number: int, row: Sequence[str], columns: Sequence[CsvColumn]) -> dict[str, str]:
     """Return the cells of a line by the keys of their columns."""
     if len(row) != len(columns):
         raise UserError(
@@ -111,7 +121,9 @@ def _parse_row(path: Path, number: int, row: Sequence[str], columns: Sequence[Co
     return {column.key: cell for column, cell in zip(columns, row)}
 
 
-def read_table(path: Path, columns: Sequence[Column], required: Iterable[str], *, may_be_cut: bool = False) -> Table:
+def read_table(
+    path: Path, columns: Sequence[CsvColumn], required: Iterable[str], *, may_be_cut: bool = False
+) -> CsvTable:
     """Read a csv file whose headers are those of ``columns``, in either language, and in any order and case.
 
     Args:
@@ -137,7 +149,7 @@ def read_table(path: Path, columns: Sequence[Column], required: Iterable[str], *
             [column.header(language) for column in missing],
         )
     parsed = [_parse_row(path, number, row, present) for number, row in rows[1:] if any(cell.strip() for cell in row)]
-    return Table(present, parsed, language, end, end < len(data), data[end:].decode("utf-8", "ignore"))
+    return CsvTable(present, parsed, language, end, end < len(data), data[end:].decode("utf-8", "ignore"))
 
 
 def _read_bytes(path: Path) -> bytes:
@@ -164,9 +176,9 @@ def _parse_rows(path: Path, text: str) -> list[tuple[int, list[str]]]:
         csv.field_size_limit(previous_limit)
 
 
-def _parse_columns(path: Path, row: Sequence[str], columns: Sequence[Column]) -> tuple[tuple[Column, ...], str]:
+def _parse_columns(path: Path, row: Sequence[str], columns: Sequence[CsvColumn]) -> tuple[tuple[CsvColumn, ...], str]:
     """Return the columns that the headers name, and the language of the headers."""
-    by_header: dict[str, Column] = {}
+    by_header: dict[str, CsvColumn] = {}
     for column in columns:
         by_header.setdefault(column.chinese.casefold(), column)
         by_header.setdefault(column.english.casefold(), column)
@@ -181,7 +193,7 @@ def _parse_columns(path: Path, row: Sequence[str], columns: Sequence[Column]) ->
             raise UserError(
                 f'{path} has two columns "{make_printable(name)}".', "Give the file as probe run_ut wrote it."
             )
-    present = tuple(by_header.get(name.casefold(), Column(name, name, name)) for name in names)
+    present = tuple(by_header.get(name.casefold(), CsvColumn(name, name, name)) for name in names)
     translated = [column for column in present if column.chinese != column.english]
     is_english = any(
         name.casefold() == column.english.casefold() for name, column in zip(names, present) if column in translated

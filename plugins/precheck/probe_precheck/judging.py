@@ -32,7 +32,7 @@ STATUSES_BY_SEVERITY = (Status.PASS, Status.WARNING, Status.ERROR)
 """Statuses that count, from the best to the worst."""
 
 
-class Judge:
+class CallJudge:
     """Judge of the outcomes of calls, by the first stage and the standards.
 
     Args:
@@ -114,7 +114,7 @@ class Judge:
                 numbers.update(measured)
             except BaseException as error:
                 notes = (*notes, self._assignment.report_failure(chosen, error))
-        alone = self._judge_alone(output, chosen, numbers, phase)
+        solo_verdict = self._judge_alone(output, chosen, numbers, phase)
         numbers.update(judged.numbers)
         return judged.status, Detail(
             name,
@@ -124,8 +124,8 @@ class Judge:
             str(tuple(device.values.shape)) if isinstance(device, Array) else "",
             numbers,
             (*judged.messages, *notes),
-            None if alone is None else alone.status,
-            () if alone is None else alone.messages,
+            None if solo_verdict is None else solo_verdict.status,
+            () if solo_verdict is None else solo_verdict.messages,
         )
 
     def _judge_alone(

@@ -18,7 +18,7 @@ It is less than half, so that files and other programs can use as much memory as
 """
 
 PROCESS_SHARE = 1 / 2
-"""Share of the memory by which a worker process may grow after its start.
+"""Share of the memory that a worker process may allocate after its start.
 
 It is larger than ``CALL_SHARE``, because a call also needs memory that the estimate does not count, such as
 buffers of kernels and memory that the allocator caches.
@@ -58,7 +58,7 @@ def get_max_call_bytes() -> int:
 
 
 def limit_process() -> None:
-    """Limit the memory by which this process may grow, so that an allocation beyond it fails.
+    """Limit the memory that this process may still allocate, so that larger allocations fail.
 
     The limit is that of the data segment (``RLIMIT_DATA``), which counts private writable memory only. A
     limit of the address space would also count the ranges that the drivers of CUDA and CANN reserve without

@@ -17,17 +17,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from probe_core.errors import UserError
 from probe_core.files.packaged import load_yaml
 from probe_core.flow.opening import open_run
 from probe_core.plugins.manager import Manager
 from probe_core.progress import report_progress
-from probe_precheck.calls import RecordedCalls, get_api_name, require_arguments
+from probe_precheck.calls import RecordedCalls, require_arguments
 from probe_precheck.checking import find_runner_spec, run_call
 from probe_precheck.model import Array, Call, Outputs, Skipped
 from probe_precheck.protocols import Runner
-from probe_precheck.runner_options import SEED, TIMEOUT, RunnerOptions
-from probe_precheck.settings import Settings
+from probe_precheck.runner_options import SEED, RunnerOptions
+from probe_precheck.settings import TIMEOUT, Settings
 from probe_precheck.supervisor import Job, LostJob, supervise
 
 NPU_SCOPE = "NPU"
@@ -138,7 +137,7 @@ def check_overflows(plan: OverflowPlan, manager: Manager) -> list[OverflowResult
         calls = RecordedCalls(require_arguments(run))
         spec = find_runner_spec(manager, run.header.framework)
         spec.make()  # reports a missing package before workers start
-        selected_indices = _select_calls(calls, plan.only)
+        selected_indices = calls.select(plan.only)
         jobs, results = _create_jobs(calls, selected_indices)
         options = RunnerOptions(plan.dump, plan.device, plan.jit_compile, seed=plan.seed, is_ours=run.header.is_ours)
         setup = OverflowCheckSetup(spec.framework, options)
@@ -162,15 +161,6 @@ def _create_jobs(calls: RecordedCalls, indices: Sequence[int]) -> tuple[list[Job
         else:
             jobs.append(Job(index, call, calls.estimate_cost(index)))
     return jobs, skipped
-
-
-def _select_calls(calls: RecordedCalls, only: Sequence[str]) -> list[int]:
-    """Return the indices of the calls to check."""
-    names = calls.names
-    indices = [index for index, name in enumerate(names) if not only or name in only or get_api_name(name) in only]
-    if not indices:
-        raise UserError("No call of the run matches --only.", "Give a name such as Torch.exp.0 or Torch.exp.")
-    return indices
 
 
 def _run_jobs(

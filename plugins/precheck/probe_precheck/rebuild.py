@@ -166,18 +166,18 @@ def read_range(leaf: Mapping[str, Any]) -> Range:
     return recorded
 
 
-def check_finite_range(what: str, *ends: float) -> None:
+def check_finite_range(subject: str, *ends: float) -> None:
     """Check that the ends of the range of a random tensor are finite.
 
     Args:
-        what: The kind of the tensor for the message, such as ``a bool``.
+        subject: The kind of the tensor for the message, such as ``a bool``.
         ends: The ends of the range.
 
     Raises:
         Unbuildable: An end is inf or nan.
     """
     if not all(map(math.isfinite, ends)):
-        raise Unbuildable(f"Max or Min of {what} input is not finite. SKIP.")
+        raise Unbuildable(f"Max or Min of {subject} input is not finite. SKIP.")
 
 
 def create_not_random_error(dtype: Any) -> Unbuildable:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -23,13 +23,12 @@ from probe_core.files.atomic import (
     make_directory,
     open_file,
     remove_leftovers,
-    replace_file,
 )
 from probe_core.model.plan import TIME_STAMP_PATTERN, parse_time_stamp
 from probe_precheck import csvfile
 from probe_precheck.csvfile import BLANK, format_messages, format_number, read_table
 from probe_precheck.model import Detail, Result
-from probe_precheck.tables import Column, Tables
+from probe_precheck.tables import CsvColumn, Tables
 
 RESULT_NAME = "accuracy_checking_result_{}.csv"
 DETAILS_NAME = "accuracy_checking_details_{}.csv"
@@ -87,7 +86,7 @@ def _may_belong_to(api: str, tail: str) -> bool:
     return start.startswith(tail[: len(start)])
 
 
-class ResultFiles:
+class CheckFiles:
     """Result file and details file, open for appending.
 
     Args:
@@ -107,7 +106,7 @@ class ResultFiles:
     def __init__(
         self,
         result: Path,
-        columns: Sequence[Column],
+        columns: Sequence[CsvColumn],
         language: str,
         precision: int,
         tables: Tables = Tables(),  # noqa: B008
@@ -129,11 +128,11 @@ class ResultFiles:
         cls,
         directory: Path,
         time_stamp: str,
-        columns: Sequence[Column],
+        columns: Sequence[CsvColumn],
         language: str,
         precision: int,
         tables: Tables = Tables(),  # noqa: B008
-    ) -> ResultFiles:
+    ) -> CheckFiles:
         """Create both files in ``directory``, which is created if it is missing.
 
         If files of this time stamp exist, the next free second is used.
@@ -165,10 +164,10 @@ class ResultFiles:
     def resume(
         cls,
         result: Path,
-        columns: Sequence[Column],
+        columns: Sequence[CsvColumn],
         precision: int,
         tables: Tables = Tables(),  # noqa: B008
-    ) -> ResultFiles:
+    ) -> CheckFiles:
         """Open the files of an earlier run, and remove the rows of the call that it did not finish.
 
         Raises:
@@ -229,16 +228,16 @@ class ResultFiles:
                 f"{self.result} has two rows for {duplicate}, so it cannot be resumed.",
                 "Remove one of them, or run the check again without -csv_path.",
             )
-        kept_rows = [row for row in details.rows if get_call_name(row["name"].strip()) in self.done]
+        complete_rows = [row for row in details.rows if get_call_name(row["name"].strip()) in self.done]
         for file, table in zip(self._files, (result, details)):
             if table.is_cut:
-                file.truncate(table.whole)
+                file.truncate(table.complete_bytes)
             file.seek(0, os.SEEK_END)
         if len(rows) < len(result.rows):
-            self._replace(self.result, self._tables.result, rows)
+            csvfile.write_table(self.result, self._tables.result, rows, self._language)
             self._reopen(0, self.result)
-        if added_columns or len(kept_rows) < len(details.rows):
-            self._replace(self.details, self._columns, kept_rows)
+        if added_columns or len(complete_rows) < len(details.rows):
+            csvfile.write_table(self.details, self._columns, complete_rows, self._language)
             self._reopen(1, self.details)
 
     def _reopen(self, number: int, path: Path) -> None:
@@ -282,16 +281,8 @@ class ResultFiles:
             keys = [positions.get(get_call_name(row["name"].strip()), len(positions)) for row in rows]
             if keys != sorted(keys):
                 ordered = [row for _, row in sorted(zip(keys, rows), key=lambda item: item[0])]
-                self._replace(path, columns, ordered)
+                csvfile.write_table(path, columns, ordered, self._language)
         self.close()
-
-    def _replace(self, path: Path, columns: Sequence[Column], rows: Sequence[Mapping[str, str]]) -> None:
-        body = csvfile.format_rows(csvfile.order_cells(row, columns) for row in rows)
-        try:
-            with replace_file(path) as file:
-                file.write(csvfile.format_header(columns, self._language) + body)
-        except OSError as error:
-            raise create_path_error(path, error) from None
 
     def remove(self) -> None:
         """Close and delete both files."""

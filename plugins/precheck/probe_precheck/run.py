@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from probe_core.engine import count_cores
-from probe_core.errors import UserError, find_nearest_names
+from probe_core.errors import UserError
 from probe_core.files.atomic import make_directory, refuse_link, remove_leftovers
 from probe_core.flow.opening import open_run
 from probe_core.model import Mode
@@ -24,16 +24,16 @@ from probe_precheck.checking import (
     find_runner_spec,
     find_tables,
 )
-from probe_precheck.judging import Judge, merge_statuses
+from probe_precheck.judging import CallJudge, merge_statuses
 from probe_precheck.model import Call, Detail, Message, Result, Status
 from probe_precheck.protocols import Replayer, Runner
 from probe_precheck.releases import RELEASES
-from probe_precheck.results import ResultFiles
-from probe_precheck.runner_options import SEED, TIMEOUT, RunnerOptions
-from probe_precheck.settings import Settings, check_names
+from probe_precheck.results import CheckFiles
+from probe_precheck.runner_options import SEED, RunnerOptions
+from probe_precheck.settings import TIMEOUT, Settings, check_names
 from probe_precheck.specs import RunnerSpec
 from probe_precheck.supervisor import Job, LostJob, supervise
-from probe_precheck.tables import Column, Tables
+from probe_precheck.tables import CsvColumn, Tables
 
 PRELOADED_MODULES = ("probe_precheck.checking",)
 """Modules that every worker process needs, for any framework."""
@@ -107,7 +107,7 @@ class CheckSummary:
     """
 
     plan: CheckPlan
-    files: ResultFiles
+    files: CheckFiles
     total: int = 0
     earlier: int = 0
     counts: Counter[Status] = field(default_factory=Counter)
@@ -174,10 +174,10 @@ def check_run(plan: CheckPlan, manager: Manager) -> CheckSummary:
         if plan.settings.white_list or plan.settings.black_list:
             recorded = {get_bare_name(name) for name in calls.names}
             check_names(plan.settings, runner.apis() | recorded)
-        judge = Judge(
+        judge = CallJudge(
             create_status_rule(manager, framework), assignment := Assignment(manager, plan.release, plan.standards)
         )
-        chosen = _choose_calls(calls, plan)
+        chosen = calls.select(plan.only, distinct=plan.distinct)
         added_columns = assignment.list_columns({get_bare_name(calls.names[i]) for i in chosen})
         files = _open_files(plan, find_tables(manager, framework), added_columns)
         is_explainable = run.mode is Mode.TENSOR and isinstance(runner, Replayer)
@@ -204,7 +204,7 @@ def _check(
     calls: RecordedCalls,
     chosen: Sequence[int],
     spec: RunnerSpec,
-    judge: Judge,
+    judge: CallJudge,
     checked: CheckSummary,
 ) -> None:
     files = checked.files
@@ -264,30 +264,12 @@ def create_lost_result(call: Call, reason: str) -> Result:
     return Result(call.name, Status.ERROR, backward, (message,), details, lost=True)
 
 
-def _choose_calls(calls: RecordedCalls, plan: CheckPlan) -> list[int]:
-    """Return the indices of the calls to check."""
-    chosen = list(calls.iterate_distinct()) if plan.distinct else list(range(len(calls)))
-    if not plan.only:
-        return chosen
-    wanted = set(plan.only)
-    apis = {get_api_name(name) for name in calls.names}
-    for name in plan.only:
-        if name not in apis and name not in calls.names:
-            close = find_nearest_names(name, [*apis, *calls.names])
-            raise UserError(
-                f'The run contains no call "{name}", so --only cannot run it.',
-                "Nearest:" if close else "Give a name such as Functional.linear.0, or Functional.linear.",
-                close,
-            )
-    return [i for i in chosen if calls.names[i] in wanted or get_api_name(calls.names[i]) in wanted]
-
-
-def _open_files(plan: CheckPlan, tables: Tables, added_columns: Sequence[Column]) -> ResultFiles:
-    columns = (*tables.details, *(Column(*names) for names in added_columns))
+def _open_files(plan: CheckPlan, tables: Tables, added_columns: Sequence[CsvColumn]) -> CheckFiles:
+    columns = (*tables.details, *(CsvColumn(*names) for names in added_columns))
     digits = plan.settings.precision
     if plan.resume is not None:
-        return ResultFiles.resume(plan.resume, columns, digits, tables)
-    return ResultFiles.create(plan.output, plan.time_stamp, columns, plan.language, digits, tables)
+        return CheckFiles.resume(plan.resume, columns, digits, tables)
+    return CheckFiles.create(plan.output, plan.time_stamp, columns, plan.language, digits, tables)
 
 
 def _count_threads(plan: CheckPlan) -> int:

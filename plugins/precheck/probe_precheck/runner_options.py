@@ -9,8 +9,6 @@ from probe_core.errors import UserError
 
 SEED = 1234
 """Default of the number from which the seeds of random inputs are derived."""
-TIMEOUT = 600.0
-"""Default time limit of one call in seconds."""
 
 
 @dataclass(frozen=True, slots=True)

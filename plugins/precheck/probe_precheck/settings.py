@@ -15,6 +15,8 @@ LANGUAGES = ("zh", "en")
 PRECISION = 14
 """Default number of digits after the decimal point in the csv files."""
 MAX_PRECISION_DIGITS = 100
+TIMEOUT = 600.0
+"""Default time limit of one call in seconds."""
 CONFIG_SECTIONS = ("run_ut", "acc_check")
 CONFIG_FIELDS = ("white_list", "black_list", "error_data_path", "precision")
 ONLINE_FIELDS = frozenset({"is_online", "nfs_path", "host", "port", "rank_list", "tls_path", "master_ip",

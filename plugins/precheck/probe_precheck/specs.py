@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from probe_core.plugins.specs import Spec
-from probe_precheck.tables import Column
+from probe_precheck.tables import CsvColumn
 
 
 class JudgedOutputs(str, Enum):
@@ -61,8 +61,8 @@ class StatusRuleSpec(Spec):
     """
 
     framework: str = ""
-    result: tuple[Column, ...] = ()
-    details: tuple[Column, ...] = ()
+    result: tuple[CsvColumn, ...] = ()
+    details: tuple[CsvColumn, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class StandardSpec(Spec):
     english_label: str = ""
     apis: str = ""
     judges: JudgedOutputs = JudgedOutputs.LISTED
-    columns: tuple[Column, ...] = ()
+    columns: tuple[CsvColumn, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "judges", JudgedOutputs(self.judges))  # plugins for version 0.2 give its value

@@ -102,7 +102,7 @@ def supervise(
 class ProcessPool:
     """Pool of processes that run jobs. Jobs may be added while others run.
 
-    Jobs start in the order in which they are added. Threads other than the one that calls
+    Jobs start in the order of their addition. Threads other than the one that calls
     ``collect_finished`` may only call ``put``, ``close`` and ``wake``. At the end of its context, the pool kills all
     processes and their child processes.
 

@@ -1,6 +1,6 @@
 """Test kit for authors of runners, first stages and standards: pass a check the specification of a hook.
 
-Each check raises an AssertionError whose message says what is wrong::
+Each check raises an AssertionError whose message states the problem::
 
     from probe_precheck.testing import check_standard
     from my_package.hooks import probe_standards

@@ -81,7 +81,7 @@ class Worker:
         is_set_up: True once the process has reported that it is set up.
         job: The job that it runs; None before the first.
         channel: The socket to it.
-        deadline: The time of ``time.monotonic`` by which it must send or receive data.
+        deadline: The time of ``time.monotonic`` at which the worker is late to send or receive data.
         is_gone: True if it has ended or is ending.
     """
 

@@ -14,11 +14,11 @@ from typing import NamedTuple
 from probe_core.errors import UserError
 from probe_core.plugins.manager import Manager
 from probe_precheck.comparison import RESULT_NAME as COMPARED_NAME
-from probe_precheck.csvfile import Table, read_table
+from probe_precheck.csvfile import CsvTable, read_table
 from probe_precheck.model import ResultPaths
 from probe_precheck.results import RESULT_NAME, get_call_name
 from probe_precheck.specs import StandardSpec, StatusRuleSpec
-from probe_precheck.tables import COMPARE_DETAILS, COMPARE_RESULT, DETAILS, NUMBERS, RESULT, Column
+from probe_precheck.tables import COMPARE_DETAILS, COMPARE_RESULT, DETAILS, NUMBERS, RESULT, CsvColumn
 from probe_precheck.translation import select_statuses, translate
 
 Texts = tuple[str, str]
@@ -90,7 +90,7 @@ class WrittenOutput:
 
     @property
     def statuses(self) -> tuple[str, ...]:
-        """Statuses by which the row is counted."""
+        """Statuses that decide how the row is counted."""
         return select_statuses((self.status, self.verdict), self.message[0])
 
 
@@ -107,7 +107,7 @@ class WrittenCall:
 
     @property
     def statuses(self) -> tuple[str, ...]:
-        """Statuses by which the row is counted."""
+        """Statuses that decide how the row is counted."""
         return select_statuses((self.forward, self.backward, self.standard), self.message[0])
 
 
@@ -130,11 +130,6 @@ class WrittenCheck:
     paths: Sequence[Path]
 
 
-def is_result(path: Path) -> bool:
-    """Return True if a file has the name of the result of a pre-check."""
-    return _find_stage(path) > 0
-
-
 def read_check(results: ResultPaths, manager: Manager) -> WrittenCheck:
     """Read the result csv of a pre-check and the details next to it.
 
@@ -149,8 +144,8 @@ def read_check(results: ResultPaths, manager: Manager) -> WrittenCheck:
     if not stage:
         raise UserError(f"{path} does not have the name of a pre-check result.", f"Give a {RESULT_NAME.format('…')}.")
     rules, standards = manager.specs("status_rules", StatusRuleSpec), manager.specs("standards", StandardSpec)
-    standard_columns = [Column(*names) for spec in standards for names in spec.columns]
-    rule_columns = [Column(*names) for spec in rules for names in (*spec.result, *spec.details)]
+    standard_columns = [CsvColumn(*names) for spec in standards for names in spec.columns]
+    rule_columns = [CsvColumn(*names) for spec in rules for names in (*spec.result, *spec.details)]
     calls = _read_calls(path, rule_columns)
     details = path.with_name(path.name.replace("_result_", "_details_"))
     if not details.is_file():
@@ -172,7 +167,7 @@ def read_check(results: ResultPaths, manager: Manager) -> WrittenCheck:
     return WrittenCheck(stage, list(calls.values()), _build_titles(table, standard_columns), True, paths)
 
 
-def _read_calls(path: Path, rule_columns: Sequence[Column]) -> dict[str, WrittenCall]:
+def _read_calls(path: Path, rule_columns: Sequence[CsvColumn]) -> dict[str, WrittenCall]:
     table = _read(path, (*COMPARE_RESULT, *RESULT, *rule_columns), ("name", "forward", "backward"))
     calls: dict[str, WrittenCall] = {}
     for row in table.rows:
@@ -189,13 +184,13 @@ def _find_stage(path: Path) -> int:
     return 0
 
 
-def _read_rows(path: Path | None, columns: Iterable[Column]) -> dict[str, dict[str, str]]:
+def _read_rows(path: Path | None, columns: Iterable[CsvColumn]) -> dict[str, dict[str, str]]:
     if path is None:
         return {}
     return {row["name"].strip(): row for row in _read(path, columns, ("name",)).rows}
 
 
-def _read(path: Path, columns: Iterable[Column], required: Iterable[str]) -> Table:
+def _read(path: Path, columns: Iterable[CsvColumn], required: Iterable[str]) -> CsvTable:
     """Read a file up to its last complete row; columns of different first stages may have the same key."""
     table = read_table(path, tuple(columns), (), may_be_cut=True)
     missing = sorted(set(required) - {column.key for column in table.columns})
@@ -243,7 +238,7 @@ def _list_keys(row: tuple[str, ...], npu: tuple[str, ...]) -> list[tuple[str, st
     return [(key, *JUDGED_COLUMNS.get(key, ("", ""))) for key in keys]
 
 
-def _build_titles(table: Table, standard_columns: Sequence[Column]) -> dict[str, Texts]:
+def _build_titles(table: CsvTable, standard_columns: Sequence[CsvColumn]) -> dict[str, Texts]:
     """Return the titles of all measures; those of unknown columns are their headers."""
     columns = (*table.columns, *standard_columns, *NUMBERS)
     return {column.key: (column.english, column.chinese) for column in columns if column.key not in FACT_COLUMNS}

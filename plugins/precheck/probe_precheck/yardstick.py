@@ -42,7 +42,7 @@ class ErrorMeasurement:
         largest: The largest of these errors.
         rounding: The largest ``error`` that rounding explains.
         times: The error as a multiple of what rounding explains; rounding does not explain values above 1.
-        apart: The number of elements that are nan or inf on only one side.
+        nonfinite_mismatches: The number of elements that are nan or inf on only one side.
         is_fragile: True if rounding of the inputs explains the error, and rounding of the result does not. The call
             is correct, and its result is sensitive to rounding.
     """
@@ -54,13 +54,13 @@ class ErrorMeasurement:
     largest: float
     rounding: float
     times: float
-    apart: int = 0
+    nonfinite_mismatches: int = 0
     is_fragile: bool = False
 
     @property
     def is_beyond(self) -> bool:
         """True if rounding does not explain the result."""
-        return self.apart > 0 or not self.times <= 1
+        return self.nonfinite_mismatches > 0 or not self.times <= 1
 
 
 @cache
@@ -76,8 +76,9 @@ def measure(output: Output, name: str = "") -> ErrorMeasurement:
     The reference for moved inputs is computed only if rounding of the result does not explain the difference.
 
     Edge cases: nan on both sides, and inf of one sign on both sides (the reference rounded to the dtype), are
-    ignored, and counted as ``apart`` if the sides disagree. No elements: no error. A reference of zeros: the
-    scale is the smallest of the dtype. 0-d: like other shapes. A dtype without a unit, such as float8: no error.
+    ignored, and counted as ``nonfinite_mismatches`` if the sides disagree. No elements: no error. A reference of
+    zeros: the scale is the smallest of the dtype. 0-d: like other shapes. A dtype without a unit, such as float8:
+    no error.
 
     Args:
         output: The result (``device``) and its reference (``bench``).
@@ -110,7 +111,7 @@ def _measure(output: Output, name: str, moved: Flat | None) -> ErrorMeasurement:
     scale = max(load_limits()["least"][kind], _estimate_scale(reference))
     ends = _find_ends(kind, limit * unit)
     error, movement = _ErrorSum(scale), _ErrorSum(scale)
-    apart = 0
+    nonfinite_mismatches = 0
     with np.errstate(all="ignore"):
         for start in range(0, recorded.size, BLOCK_ELEMENTS):
             part = slice(start, start + BLOCK_ELEMENTS)
@@ -121,7 +122,7 @@ def _measure(output: Output, name: str, moved: Flat | None) -> ErrorMeasurement:
             ):
                 continue
             is_finite = np.isfinite(recorded_part) & np.isfinite(reference_part)  # the block contains nan or inf
-            apart += _count_disagreeing(recorded_part[~is_finite], reference_part[~is_finite], *ends)
+            nonfinite_mismatches += _count_disagreeing(recorded_part[~is_finite], reference_part[~is_finite], *ends)
             if moved_part is not None:
                 is_finite &= np.isfinite(moved_part)
                 movement.add(moved_part[is_finite], reference_part[is_finite])
@@ -130,7 +131,9 @@ def _measure(output: Output, name: str, moved: Flat | None) -> ErrorMeasurement:
     single = max(load_limits()["largest"] * rounding, math.hypot(unit, movement.largest))
     times = max(error.root / rounding, error.largest / single) / limit
     shape = tuple(output.device.values.shape)
-    return ErrorMeasurement(name, output.device.dtype, shape, error.root, error.largest, limit * rounding, times, apart)
+    return ErrorMeasurement(
+        name, output.device.dtype, shape, error.root, error.largest, limit * rounding, times, nonfinite_mismatches
+    )
 
 
 def estimate_summands(call: Call, size: int) -> float:

@@ -6,6 +6,24 @@ from probe_core.plugins.hookspecs import hookimpl
 from probe_core.plugins.specs import CommandSpec, Option, OptionSpec, SchedulerSpec
 from probe_ranks.specs import PAIR_RANKS, ExecutorSpec
 
+SELECTION_OPTIONS = (
+    Option("steps", ("--step",), "Compare these steps only: 0,2-4.", "numbers", python_name="steps"),
+    Option("ranks", ("--rank",), "Compare these ranks of the target only: 0-3,8.", "numbers", python_name="ranks"),
+    Option(
+        "pair_ranks",
+        ("--pair-ranks",),
+        "Pair ranks by number or in order.  [default: by number; in order if both runs have equally many "
+        "and no number in common]",
+        "text",
+        choices=PAIR_RANKS,
+    ),
+)
+WORKER_OPTIONS = (
+    Option("executor", ("--executor",), "Where to run comparisons: threads, processes, …", "text", "NAME"),
+    Option("scheduler", ("--scheduler",), "Scheduler of a cluster, such as tcp://host:8786.", "text", "ADDRESS"),
+    Option("resume", ("--resume",), "Resume an interrupted comparison; finished ranks are kept."),
+)
+
 
 @hookimpl
 def probe_commands() -> list[CommandSpec]:
@@ -49,24 +67,7 @@ def probe_options() -> list[OptionSpec]:
             "which steps and ranks are compared, and with which",
             "probe_ranks.options:select_ranks",
             command="compare",
-            options=(
-                Option("steps", ("--step",), "Compare these steps only: 0,2-4.", "numbers", python_name="steps"),
-                Option(
-                    "ranks",
-                    ("--rank",),
-                    "Compare these ranks of the target only: 0-3,8.",
-                    "numbers",
-                    python_name="ranks",
-                ),
-                Option(
-                    "pair_ranks",
-                    ("--pair-ranks",),
-                    "Pair ranks by number or in order.  [default: by number; in order if both runs have equally many "
-                    "and no number in common]",
-                    "text",
-                    choices=PAIR_RANKS,
-                ),
-            ),
+            options=SELECTION_OPTIONS,
             defaults={"steps": (), "ranks": (), "pair_ranks": PAIR_RANKS[0], "step_offset": 0},
         ),
         OptionSpec(
@@ -74,13 +75,7 @@ def probe_options() -> list[OptionSpec]:
             "where several ranks are compared",
             "probe_ranks.options:set_workers",
             command="compare",
-            options=(
-                Option("executor", ("--executor",), "Where to run comparisons: threads, processes, …", "text", "NAME"),
-                Option(
-                    "scheduler", ("--scheduler",), "Scheduler of a cluster, such as tcp://host:8786.", "text", "ADDRESS"
-                ),
-                Option("resume", ("--resume",), "Resume an interrupted comparison; finished ranks are kept."),
-            ),
+            options=WORKER_OPTIONS,
             defaults={"executor": None, "scheduler": None, "resume": False},
         ),
     ]

@@ -40,7 +40,7 @@ class _RankFiles:
     name: str
     number: int | None
     files: tuple[Path, ...]
-    given: bool = False
+    is_named: bool = False
 
 
 _Steps = dict[str, Path]
@@ -84,10 +84,7 @@ def pair_runs(
         raise UserError(message, "Choose one of these:", PAIR_RANKS)
     pairing = Pairing(formats=formats)
     golden_steps = [step + step_offset for step in steps]
-    sides = (
-        _find_stages(_select_steps(_find_steps(target, formats), target, steps), formats),
-        _find_stages(_select_steps(_find_steps(golden, formats), golden, golden_steps), formats),
-    )
+    sides = _find_selected_stages(target, steps, formats), _find_selected_stages(golden, golden_steps, formats)
     common = _find_common_steps(sides, (target, golden), pairing, step_offset)
     refused: list[UserError] = []
     for target_step, golden_step in common:
@@ -100,17 +97,22 @@ def pair_runs(
             refused.append(error)
     if refused and not pairing.pairs:
         raise refused[0]
-    for refusal in refused:
-        if isinstance(refusal, _UnrecordedStepError):
-            pairing.missing.append(f"{refusal.what} Its recording ended before the first record; it is left out.")
-        else:
-            pairing.damaged.append(refusal.what)
+    _note_refused_steps(refused, pairing)
     if not pairing.pairs:
         problems = [*pairing.damaged, *pairing.missing]
         others = "Give the directories of two ranks to compare ranks of different numbers."
         fix = others if problems else "Check both paths."
         raise UserError(f"{target} and {golden} have no rank in common.", fix, problems)
     return pairing
+
+
+def _note_refused_steps(refused: Sequence[UserError], pairing: Pairing) -> None:
+    """Add the steps whose ranks cannot be paired to those that are missing or damaged."""
+    for error in refused:
+        if isinstance(error, _UnrecordedStepError):
+            pairing.missing.append(f"{error.what} Its recording ended before the first record; it is left out.")
+        else:
+            pairing.damaged.append(error.what)
 
 
 def find_ranks(
@@ -122,7 +124,7 @@ def find_ranks(
         UserError: The path cannot be read or holds no run, or two ranks have the same number.
     """
     files: dict[str, dict[int, Path]] = {}
-    for name, step in _find_stages(_select_steps(_find_steps(path, formats), path, steps), formats).items():
+    for name, step in _find_selected_stages(path, steps, formats).items():
         pairing = Pairing(formats=formats)
         ranks = _index_by_number(_list_ranks(step, (), pairing), step, (), pairing)
         if pairing.damaged:
@@ -137,6 +139,11 @@ def _find_records(rank: _RankFiles, formats: RecordFiles) -> Path | None:
 
 
 # -- steps -----------------------------------------------------------------------------------------
+
+
+def _find_selected_stages(path: Path, steps: Collection[int], formats: RecordFiles) -> _Steps:
+    """Return the directories of the stages of a run, in these steps only if any are given."""
+    return _find_stages(_select_steps(_find_steps(path, formats), path, steps), formats)
 
 
 def _find_steps(path: Path, formats: RecordFiles) -> _Steps:
@@ -305,7 +312,7 @@ class _RankPairs(NamedTuple):
         files: The record files of each pair.
         golden_numbers: The number of the golden's rank of each pair.
         unpaired: The ranks of each side without a partner.
-        is_single: True if the steps are single ranks, whatever their numbers.
+        is_single: True if each step is a single rank; the numbers of the ranks may differ.
     """
 
     files: Mapping[int, tuple[_RankFiles, _RankFiles]]
@@ -362,7 +369,7 @@ def _find_rank_pairs(
     targets = _list_ranks(target_step, wanted, pairing)
     goldens = _list_ranks(golden_step, wanted_goldens, pairing)
     is_single = len(targets) == len(goldens) == 1 and not (wanted and _has_several_ranks(target_step, golden_step))
-    if is_single and any(rank.number is None or rank.given for rank in (*targets, *goldens)):
+    if is_single and any(rank.number is None or rank.is_named for rank in (*targets, *goldens)):
         number = next((rank.number for rank in (*targets, *goldens) if rank.number is not None), 0)
         return _RankPairs({number: (targets[0], goldens[0])}, {number: number}, ((), ()), is_single)
     first = _index_by_number(targets, target_step, goldens, pairing)
@@ -381,11 +388,11 @@ def _has_several_ranks(*paths: Path) -> bool:
 def _list_ranks(path: Path, wanted: Collection[int], pairing: Pairing) -> list[_RankFiles]:
     """Return the wanted ranks in a step directory; the only one for a rank directory or a file."""
     if path.is_file():
-        return [_RankFiles(path.parent.name, parse_rank_number(path.parent.name), (path,), given=True)]
+        return [_RankFiles(path.parent.name, parse_rank_number(path.parent.name), (path,), is_named=True)]
     names = _list_names(path)
     record_files = _find_record_files(path, names, pairing.formats)
     if record_files:
-        return [_RankFiles(path.name, parse_rank_number(path.name), record_files, given=True)]
+        return [_RankFiles(path.name, parse_rank_number(path.name), record_files, is_named=True)]
     directories = [name for name in _sort_by_number(names, _RANK) if (path / name).is_dir()]
     ranks: list[_RankFiles] = []
     unreadable: list[UserError] = []
@@ -429,7 +436,7 @@ def _index_by_number(
     ranks: Sequence[_RankFiles], path: Path, others: Sequence[_RankFiles], pairing: Pairing
 ) -> dict[int, _RankFiles]:
     """Return the ranks by number; the only one without a number is rank 0, unless the user named it."""
-    if others and len(ranks) == 1 and ranks[0].given and ranks[0].number is None:
+    if others and len(ranks) == 1 and ranks[0].is_named and ranks[0].number is None:
         raise UserError(
             f"{path} is one rank, and the other run has several.",
             "Give one of them, or choose it with --rank:",
@@ -448,8 +455,8 @@ def _index_by_number(
 
 
 def _pair_files(target: _RankFiles, golden: _RankFiles, subject: str, pairing: Pairing) -> list[tuple[Path, Path]]:
-    """Pair the record files of two ranks by kind; two files that the user named pair whatever their kind."""
-    if target.given and golden.given and len(target.files) == len(golden.files) == 1:
+    """Pair the record files of two ranks by kind; two files that the user named are always paired."""
+    if target.is_named and golden.is_named and len(target.files) == len(golden.files) == 1:
         return [(target.files[0], golden.files[0])]
     targets, goldens = (
         {_find_file_kind(file, pairing.formats): file for file in rank.files} for rank in (target, golden)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import ClassVar
 
 from probe_core.errors import UserError
 from probe_ranks.specs import Executor, ExecutorSpec, Place, Pool
+from probe_ranks.spread import open_pool
 
 CALL_TIMEOUT_SECONDS = 120
 """Time limit of a call in seconds, including the start of its worker."""
@@ -24,27 +25,24 @@ class ExecutorConformance:
     def pool(self, jobs: int = 2) -> Iterator[Pool]:
         """Yield a pool of workers, and shut it down at the end."""
         executor: Executor = self.spec.make()
-        pool = executor.open(jobs, self.scheduler)
-        try:
+        with open_pool(lambda: executor.open(jobs, self.scheduler)) as pool:
             yield pool
-        finally:
-            pool.executor.shutdown(wait=True, cancel_futures=True)
 
-    def test_spec_names_it(self) -> None:
+    def test_spec_has_name_and_summary(self) -> None:
         """Check that the spec has a name, a summary, and a valid place."""
         assert self.spec.name and self.spec.summary
         assert isinstance(self.spec.killed, tuple)
         assert isinstance(self.spec.make().place, Place)
 
-    def test_as_many_workers_as_asked_for(self) -> None:
+    def test_pool_has_the_requested_size(self) -> None:
         """Check the number of workers for one job, and for as many as possible."""
         with self.pool(1) as pool:
             assert pool.size == 1
         with self.pool(0) as pool:
             assert pool.size >= 1
 
-    def test_calls_come_back(self) -> None:
-        """Check that each call gives its own result or exception."""
+    def test_calls_return_results_and_errors(self) -> None:
+        """Check that each call returns its result or raises its exception."""
         with self.pool() as pool:
             calls = [pool.executor.submit(operator.mul, number, 2) for number in range(20)]
             failing = pool.executor.submit(operator.truediv, 1, 0)
@@ -60,7 +58,7 @@ class ExecutorConformance:
             with self.pool() as pool:
                 assert pool.executor.submit(operator.add, 1, 2).result(CALL_TIMEOUT_SECONDS) == 3
 
-    def test_a_scheduler_that_is_not_meant_is_refused(self) -> None:
+    def test_unexpected_scheduler_is_refused(self) -> None:
         """Check for an error if a scheduler is missing, or given but not supported."""
         scheduler = None if self.spec.has_scheduler else "tcp://127.0.0.1:1"
         try:
@@ -82,13 +80,7 @@ def check_executor(spec: ExecutorSpec) -> None:
         BaseException: The executor raised it.
     """
     executor: Executor = spec.make()
-    try:
-        pool = executor.open(1, None)
-    except UserError:
-        return
-    try:
+    with suppress(UserError), open_pool(lambda: executor.open(1, None)) as pool:
         result = pool.executor.submit(operator.mul, 6, 7).result(CALL_TIMEOUT_SECONDS)
-    finally:
-        pool.executor.shutdown(wait=True, cancel_futures=True)
-    if result != 42 or pool.size < 1:
-        raise ValueError(f"its workers returned {result!r:.40} for 6 * 7")
+        if result != 42 or pool.size < 1:
+            raise ValueError(f"its workers returned {result!r:.40} for 6 * 7")

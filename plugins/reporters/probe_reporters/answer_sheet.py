@@ -85,26 +85,26 @@ class RowIndex:
         self._place = self.headers.index(STACK_HEADER) if STACK_HEADER in self.headers else -1
         self.is_summary = tuple(self.headers[:NAME_COLUMN_COUNT]) == SUMMARY_HEADERS
 
-    def add(self, cells: Sequence[Cell], colour: Colour | None) -> None:
+    def add(self, cells: Sequence[Cell], color: Colour | None) -> None:
         """Take in the next row."""
         name = cells[0] if cells[0] != EMPTY_CELL or len(cells) < NAME_COLUMN_COUNT else cells[1]
         self._hashes.append(hash(tuple(cells[:NAME_COLUMN_COUNT]) if self.is_summary else name))
-        self._add_stack(name, cells[self._place] if self._place >= 0 else "", colour)
+        self._add_stack(name, cells[self._place] if self._place >= 0 else "", color)
 
-    def add_batch(self, columns: Sequence[CellColumn], colours: Sequence[Colour | None]) -> None:
+    def add_batch(self, columns: Sequence[CellColumn], colors: Sequence[Colour | None]) -> None:
         """Take in the next rows, given as columns of a table with two columns of names."""
         names, golden_names = (column.get_cells() for column in columns[:NAME_COLUMN_COUNT])
         shown = [golden_name if name == EMPTY_CELL else name for name, golden_name in zip(names, golden_names)]
         self._hashes.extend(map(hash, shown))
         stacks = columns[self._place].get_cells() if self._place >= 0 else [""] * len(shown)
-        for name, stack, colour in zip(shown, stacks, colours):
-            if colour is not None or stack != EMPTY_CELL:
-                self._add_stack(name, stack, colour)
+        for name, stack, color in zip(shown, stacks, colors):
+            if color is not None or stack != EMPTY_CELL:
+                self._add_stack(name, stack, color)
 
-    def _add_stack(self, name: Cell, stack: Cell, colour: Colour | None) -> None:
+    def _add_stack(self, name: Cell, stack: Cell, color: Colour | None) -> None:
         if stack != EMPTY_CELL and stack:
             self._last = str(name), str(stack)
-        if colour is not None and len(self._stacks) < MAX_STACKS:
+        if color is not None and len(self._stacks) < MAX_STACKS:
             self._stacks.setdefault(str(name), self._last)
 
     def find_row(self, cause: Finding) -> int:

@@ -1,4 +1,4 @@
-"""``probe completion``: the script by which a shell completes the command line."""
+"""``probe completion``: the script that lets a shell complete the command line."""
 
 from __future__ import annotations
 

@@ -32,12 +32,12 @@ def format_sheet_rows(
     rows: range,
     first: int,
     styles: list[Sequence[int]],
-    colours: bytes,
+    colors: bytes,
     prepare: plain_lines.Prepare,
 ) -> bytes:
     """Return the ``<row>`` elements of some rows; see ``plain_lines.sheet_rows``. Percentages are ratios."""
     sources = [*map(_convert_column, columns)]
-    text: bytes = _sheet_rows(sources, rows.start, rows.stop, first, styles, colours, prepare)
+    text: bytes = _sheet_rows(sources, rows.start, rows.stop, first, styles, colors, prepare)
     return text
 
 

@@ -244,7 +244,7 @@ class _RankRows:
 
     number: int
     rows: dict[RowKey, list[Cell]]
-    found: frozenset[int]
+    api_numbers: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,7 +302,7 @@ class _Selection:
                 _shorten_list([f'"{api}"{self._suggest_names(api)}' for api in self._apis]),
             )
         for number, api in enumerate(self._apis):
-            lacking = [f"rank{rank.number}" for rank in ranks if number not in rank.found]
+            lacking = [f"rank{rank.number}" for rank in ranks if number not in rank.api_numbers]
             if len(lacking) == len(ranks):
                 warn(f'No rank has a row of "{api}"{self._suggest_names(api)}.')
             elif lacking:

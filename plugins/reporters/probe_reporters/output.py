@@ -51,9 +51,9 @@ class _Sink:
 
     def write(self, batch: RowBatch, table: Table, draft: ReportDraft) -> None:
         """Append the rows of a batch."""
-        colours = {line: mark.colour for line, mark in batch.marks.items()}
+        colors = {line: mark.colour for line, mark in batch.marks.items()}
         for line, cells in enumerate(table.iterate_rows(batch, all_digits=self.spec.all_digits)):
-            self.writer.write(cells, colours.get(line))
+            self.writer.write(cells, colors.get(line))
 
 
 class _BatchSink(_Sink):
@@ -73,13 +73,13 @@ class _PageSink(_Sink):
 
     def write(self, batch: RowBatch, table: Table, draft: ReportDraft) -> None:
         """Append the rows of a batch; the writer receives each row before its cells."""
-        colours = {line: mark.colour for line, mark in batch.marks.items()}
+        colors = {line: mark.colour for line, mark in batch.marks.items()}
         cells = table.iterate_rows(batch, all_digits=self.spec.all_digits)
         for number, (_, rows) in enumerate(batch.all_rows()):
             op = batch.op(number)
             for line, row in zip(batch.lines(number), rows):
                 self.writer.look(draft, op, row)
-                self.writer.write(next(cells), colours.get(line))
+                self.writer.write(next(cells), colors.get(line))
 
 
 def write_table(

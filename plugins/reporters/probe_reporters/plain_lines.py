@@ -75,7 +75,7 @@ def sheet_rows(
     stop: int,
     first: int,
     styles: list[Sequence[int]],
-    colours: bytes,
+    colors: bytes,
     prepare: Prepare,
 ) -> bytes:
     """Return the ``<row>`` elements of rows that are given as columns.
@@ -86,14 +86,14 @@ def sheet_rows(
         stop: The row after the last.
         first: The number of the first row in the worksheet, counted from 1.
         styles: The styles of all columns, for each colour.
-        colours: The place of each row's colour in ``styles``.
+        colors: The place of each row's colour in ``styles``.
         prepare: Function applied to each text before it is escaped.
     """
     cells = zip(*(CellColumn(*column).get_cells() for column in columns))
-    rows = zip(range(first, first + stop - start), islice(cells, start, stop), colours[start:stop])
+    rows = zip(range(first, first + stop - start), islice(cells, start, stop), colors[start:stop])
     return b"".join(
-        styled_row([_convert_percent(cell) for cell in row], number, styles[colour], prepare)
-        for number, row, colour in rows
+        styled_row([_convert_percent(cell) for cell in row], number, styles[color], prepare)
+        for number, row, color in rows
     )
 
 

@@ -60,7 +60,7 @@ def _check_texts(texts: Any) -> Mapping[str, Text]:
 
 @dataclass(frozen=True, slots=True)
 class ReasonTexts:
-    """The texts of all reason codes: those of probe, and those of plugins for further codes."""
+    """The texts of all reason codes, including the codes of plugins."""
 
     by_code: Mapping[str, Text] = field(default_factory=lambda: REASON_TEXTS)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from probe_core import console
 from probe_core.errors import UserError, format_count, format_list, make_printable
-from probe_core.files.atomic import AtomicFile, create_write_error, make_directory
+from probe_core.files.atomic import make_directory, write_atomically
 from probe_core.model import Cell, Level
 from probe_core.model.answers import Outcome
 from probe_core.model.report import FailureNote, Report
@@ -135,12 +135,12 @@ class ComparisonSummary:
         )
         numbers = counts.levels
         parts = [
-            console.style(words.format(numbers[level]), fg=colour if numbers[level] else None)
-            for level, (words, colour) in LEVEL_TEXTS.items()
+            console.style(words.format(numbers[level]), fg=color if numbers[level] else None)
+            for level, (words, color) in LEVEL_TEXTS.items()
         ]
-        alone = f"{counts.target_only:,} only in the target, {counts.golden_only:,} only in the golden"
+        unmatched = f"{counts.target_only:,} only in the target, {counts.golden_only:,} only in the golden"
         matched = format_count(counts.matched, "row")
-        console.show(f"  table: {', '.join(parts)}; {matched} matched, {alone}", wrap=True)
+        console.show(f"  table: {', '.join(parts)}; {matched} matched, {unmatched}", wrap=True)
         for note in () if brief else _list_row_notes(report):
             if note not in self.printed_keys:
                 console.show(f"  {note}", wrap=True)
@@ -266,26 +266,18 @@ def write_summary(results: AllResults) -> list[Path]:
     files: list[Path] = []
     for name in plan.formats:
         spec = manager.find("reporters", name, ReporterSpec)
-        if spec.page:  # whoever writes pages writes one over all ranks
+        if spec.page:  # the plugin of pages writes a page of all ranks
             continue
-        file = AtomicFile(plan.output / f"compare_summary_{plan.time_stamp}{spec.suffix}")
+        path = plan.output / f"compare_summary_{plan.time_stamp}{spec.suffix}"
+        rows = [create_row(comparison) for comparison in finished]
         try:
             reporter: Reporter = spec.make()
-            with blame_plugin(spec.title, spec.origin, OSError):
-                rows = [create_row(comparison) for comparison in finished]
-                answer = results.answer if spec.answers else None
-                write_table(reporter, file.temporary, HEADERS, rows, answer)
+            with write_atomically(path, "The summary") as temporary, blame_plugin(spec.title, spec.origin, OSError):
+                write_table(reporter, temporary, HEADERS, rows, results.answer if spec.answers else None)
         except PluginError as error:
-            file.discard()
             warn(error, "Its summary is not written.")
             continue
-        except OSError as error:
-            file.discard()
-            raise create_write_error("The summary", plan.output, error) from None
-        except BaseException:
-            file.discard()
-            raise
-        files.append(file.commit())
+        files.append(path)
     return files
 
 

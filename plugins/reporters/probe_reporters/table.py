@@ -13,7 +13,6 @@ from functools import lru_cache
 
 import numpy as np
 
-from probe_core.exports import add_alias
 from probe_core.model import Cell, Column, Measurement, Mode, Percent, Slot, Statistic
 from probe_core.model.batches import PairSide, RowBatch
 from probe_core.model.columns import FLOAT, INTEGER, MAX_EXACT_INTEGER, NULL, Array, InternTable
@@ -100,9 +99,6 @@ class Table:
         if isinstance(value, float) and (style == "percent" or (style != "plain" and value - value == 0)):
             return _STYLES[style](value)
         return format_statistic(value) if isinstance(value, float) else value
-
-
-add_alias(Table, "yield_rows", "iterate_rows")
 
 
 @dataclass(frozen=True)

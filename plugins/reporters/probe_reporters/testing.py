@@ -34,12 +34,12 @@ class HighlighterConformance(MeasuredCases):
             pairs = [pair_of(target, golden, f"Functional.op.0.forward.{side}") for side in _SIDES]
             yield name, [Row(pair.pair, "op", self.measure(pair), passed) for pair in pairs]
 
-    def test_spec_names_what_it_reads(self) -> None:
+    def test_spec_lists_its_metrics(self) -> None:
         """Check for a name, a summary, and the spec of at least one metric."""
         assert self.spec.name and self.spec.summary
         assert not self.spec.metrics or {metric.name for metric in self.metrics} & set(self.spec.metrics)
 
-    def test_marks_are_of_rows(self) -> None:
+    def test_marks_refer_to_rows(self) -> None:
         """Check that marks have the positions of rows, a colour and reasons."""
         for name, rows in self.ops():
             for position, mark in self.highlighter().mark(rows).items():
@@ -54,7 +54,7 @@ class HighlighterConformance(MeasuredCases):
         rows = [Row(pair.pair, "op", self.measure(pair), Verdict(Level.PASS, "Yes")) for pair in pairs]
         assert not self.highlighter().mark(rows)
 
-    def test_same_marks_twice(self) -> None:
+    def test_marks_are_repeatable(self) -> None:
         """Check that marks do not depend on earlier calls."""
         highlighter = self.highlighter()
         ops = [rows for _, rows in self.ops()]

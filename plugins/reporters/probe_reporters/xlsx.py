@@ -24,7 +24,7 @@ from probe_reporters.answer_sheet import AnswerLine, RowIndex, iterate_lines
 from probe_reporters.lines import format_sheet_rows, sheet_row, styled_row
 from probe_reporters.table import PERCENT_CODE, CellColumn
 from probe_reporters.text import MAX_SHEET_ROWS, format_excel_text
-from probe_reporters.xlsx_template import FILL_COLOURS, WorkbookTemplate, create_template
+from probe_reporters.xlsx_template import FILL_COLORS, WorkbookTemplate, create_template
 
 ENTRY_TIME = (1980, 1, 1, 0, 0, 0)
 """Fixed time of the files in the archive, so that equal tables give equal files."""
@@ -100,13 +100,13 @@ class XlsxTableWriter:
 
     def write_batch(self, columns: Sequence[CellColumn], batch: RowBatch) -> None:
         """Append the rows of a batch, given as columns, filled with their colours."""
-        colours = [mark.colour if (mark := batch.marks.get(line)) else None for line in range(len(batch))]
-        self._row_index.add_batch(columns, colours)
-        template, fill_colours = self._template, [None, *FILL_COLOURS]
+        colors = [mark.colour if (mark := batch.marks.get(line)) else None for line in range(len(batch))]
+        self._row_index.add_batch(columns, colors)
+        template, fill_colors = self._template, [None, *FILL_COLORS]
         has_percent_columns = bool(template.percent_columns)
         columns = [_convert_column(column, has_percent_columns=has_percent_columns) for column in columns]
-        styles: list[Sequence[int]] = [template.column_styles[colour] for colour in fill_colours]
-        codes = bytes(map(fill_colours.index, colours))
+        styles: list[Sequence[int]] = [template.column_styles[colour] for colour in fill_colors]
+        codes = bytes(map(fill_colors.index, colors))
         start = 0
         while start < len(batch):
             if self._row == self._sheet_row_count:

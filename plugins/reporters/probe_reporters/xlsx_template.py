@@ -27,7 +27,7 @@ from probe_reporters.answer_sheet import (
 )
 from probe_reporters.results import find_percent_columns
 
-FILL_COLOURS = {Colour.RED: "#FF0000", Colour.YELLOW: "#FFFF00"}
+FILL_COLORS = {Colour.RED: "#FF0000", Colour.YELLOW: "#FFFF00"}
 TABLE_COLUMN_WIDTHS = {
     "NPU Name": 42, "Bench Name": 42, "Err_message": 60, "NPU_Stack_Info": 40, "Data_name": 40,
     "First suspect": 42, "Why": 60, "Module": 42, "Line of code": 60, "Error": 60,
@@ -113,8 +113,8 @@ def create_template(
     style_numbers = [int(style) for style in HEADER_STYLE.findall(sheet_contents[0])][: len(formats)]
     styles, percent_styles = _map_styles(style_numbers)
     column_styles = {
-        colour: tuple((percent_styles if index in percent_columns else styles)[colour] for index in range(len(headers)))
-        for colour in styles
+        color: tuple((percent_styles if index in percent_columns else styles)[color] for index in range(len(headers)))
+        for color in styles
     }
     sheets = _split_sheets(contents, sheet_count)
     line_styles = _read_line_styles(sheet_contents[-1], answer) if answer else {}
@@ -123,7 +123,7 @@ def create_template(
 
 def _add_cell_formats(book: Any, *, has_percent_columns: bool) -> list[Any]:
     """Add the formats of the header and of coloured cells, and return them: first the header's, then by colour."""
-    fills: list[dict[str, str]] = [{"bg_color": fill} for fill in FILL_COLOURS.values()]
+    fills: list[dict[str, str]] = [{"bg_color": fill} for fill in FILL_COLORS.values()]
     formats = [book.add_format({"bold": True}), *map(book.add_format, fills)]
     if has_percent_columns:
         formats += [book.add_format({"num_format": PERCENT_FORMAT, **fill}) for fill in ({}, *fills)]
@@ -172,10 +172,10 @@ def _split_sheets(contents: Mapping[str, bytes], table_sheet_count: int) -> dict
 
 def _map_styles(style_numbers: Sequence[int]) -> tuple[dict[Colour | None, int], dict[Colour | None, int]]:
     """Return the styles of numbers and of percentages by colour, from the styles of all cell formats."""
-    colours = (None, *FILL_COLOURS)
-    _, *colour_styles = style_numbers
-    styles = dict(zip(colours, (0, *colour_styles)))
-    percent_styles = dict(zip(colours, colour_styles[len(FILL_COLOURS) :]))
+    colors = (None, *FILL_COLORS)
+    _, *color_styles = style_numbers
+    styles = dict(zip(colors, (0, *color_styles)))
+    percent_styles = dict(zip(colors, color_styles[len(FILL_COLORS) :]))
     return styles, percent_styles or styles
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from probe_metrics import kernel
-from probe_metrics.kernel import compute_group_sums, compute_sums
+from probe_metrics.kernel import compute_group_sums
 from probe_metrics.tally import Tallies, Tally
 
 from probe_core import engine as core_engine
@@ -84,7 +84,7 @@ def test_large_groups_are_measured_before_their_turn() -> None:
     assert seen == large
     for seed, each in enumerate(large):
         assert each._shared.keys() == {compute_group_sums}
-        assert each.once(compute_group_sums).get_row(0) == compute_sums(pair(LARGE, seed))
+        assert list_sums(each) == list_sums(PairGroup([pair(LARGE, seed)]))
 
 
 def test_only_measurable_pairs_are_measured_ahead() -> None:
@@ -137,8 +137,13 @@ def test_a_group_of_all_sorts() -> None:
         golden.astype(np.int32), golden.astype(">f4"), golden[:1, :1], golden[::2, ::3],
     ]  # fmt: skip
     group = PairGroup([pair_of(array + 1, array.copy()) for array in sorts])
-    found = group.once(compute_group_sums)
-    assert [found.get_row(place) for place in range(len(group))] == [compute_sums(each) for each in group]
+    assert list_sums(group) == [sums for each in group for sums in list_sums(PairGroup([each]))]
+
+
+def list_sums(group: PairGroup) -> list[list[Any]]:
+    """Return the sums of each pair of a group."""
+    tally, *columns = group.once(compute_group_sums)
+    return [[tally[place], *(column[place] for column in columns)] for place in range(len(group))]
 
 
 def test_many_at_once_give_what_each_gives() -> None:

@@ -254,7 +254,7 @@ def test_a_wrong_address_costs_what_it_is_the_address_of(
     faulty(WRONG.format(address=address))
     assert compare("--metric", "mine") == 2
     assert f'The metric "mine" of {NAME} failed' in probe.err and "defect of probe" not in probe.err
-    assert "Update it from where you had it" in probe.err
+    assert "Update it, report it to its authors" in probe.err
     assert compare("-hl") == 0
     assert f'The reader "mine" of {NAME} failed' in probe.err
     assert f'The highlighter "mine" of {NAME} failed' in probe.out

@@ -28,5 +28,5 @@ def test_a_metric_at_fault(returned: Any, says: str) -> None:
         spec = MetricSpec("faulty", "a metric", Faulty, ("Faulty",))
 
     with pytest.raises(AssertionError) as caught:
-        Kit().test_one_measurement_a_column_at_every_edge()
+        Kit().test_edge_cases_give_a_measurement_per_column()
     assert str(caught.value).startswith(f"{says} (at the edge case ")

@@ -73,9 +73,9 @@ class Lost(ByPlace):
     "matcher, faults",
     [
         (ByPlace, set()),
-        (ToTheFirst, {"each_slot_has_one_partner_or_none", "a_run_pairs_with_itself"}),
-        (Short, {"each_slot_has_one_partner_or_none", "a_run_pairs_with_itself"}),
-        (Remembering, {"same_answer_twice"}),
+        (ToTheFirst, {"each_slot_has_at_most_one_partner", "a_run_pairs_with_itself"}),
+        (Short, {"each_slot_has_at_most_one_partner", "a_run_pairs_with_itself"}),
+        (Remembering, {"results_are_repeatable"}),
         (Lost, {"regions_hold_records_of_the_runs"}),
     ],
 )

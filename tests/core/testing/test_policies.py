@@ -64,9 +64,9 @@ class Tired(Lenient):
     [
         (Lenient, set()),
         (Severe, {"equal_tensors_are_no_error"}),
-        (Trusting, {"a_verdict_on_every_pair", "same_verdict_twice"}),
-        (Wordy, {"a_verdict_on_every_pair", "equal_tensors_are_no_error"}),
-        (Tired, {"same_verdict_twice"}),
+        (Trusting, {"every_pair_gets_a_verdict", "verdicts_are_repeatable"}),
+        (Wordy, {"every_pair_gets_a_verdict", "equal_tensors_are_no_error"}),
+        (Tired, {"verdicts_are_repeatable"}),
     ],
 )
 def test_a_fault_of_a_policy_is_found(policy: Any, faults: set[str], tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_a_fault_of_a_policy_is_found(policy: Any, faults: set[str], tmp_path: P
     assert failing(PolicyConformance, tmp_path / "c", spec=spec, metrics=METRICS[:1]) == faults
     unread = PolicySpec("mine", "mine", policy, "my team's", ("sign_flips",))
     found = failing(PolicyConformance, tmp_path / "d", spec=unread, metrics=METRICS[:1])
-    assert found == faults | {"spec_names_what_it_reads"}
+    assert found == faults | {"spec_lists_its_metrics"}
 
 
 @pytest.mark.parametrize("spec", probe_judges(), ids=lambda spec: spec.name)
@@ -116,10 +116,10 @@ class Moody(Silent):
     "judge, faults",
     [
         (Silent, set()),
-        (Harsh, {"what_agrees_is_no_error"}),
-        (Beside, {"rulings_are_on_rows"}),
-        (Meddling, {"rulings_are_on_rows"}),
-        (Moody, {"same_rulings_twice"}),
+        (Harsh, {"equal_rows_are_no_error"}),
+        (Beside, {"rulings_refer_to_rows"}),
+        (Meddling, {"rulings_refer_to_rows"}),
+        (Moody, {"rulings_are_repeatable"}),
     ],
 )
 def test_a_fault_of_a_judge_is_found(judge: Any, faults: set[str], tmp_path: Path) -> None:
@@ -167,9 +167,9 @@ class Once(NoMarks):
     [
         (NoMarks, set()),
         (AllMarks, {"equal_tensors_are_not_marked"}),
-        (Beyond, {"marks_are_of_rows", "equal_tensors_are_not_marked"}),
-        (Plain, {"marks_are_of_rows"}),
-        (Once, {"same_marks_twice"}),
+        (Beyond, {"marks_refer_to_rows", "equal_tensors_are_not_marked"}),
+        (Plain, {"marks_refer_to_rows"}),
+        (Once, {"marks_are_repeatable"}),
     ],
 )
 def test_a_fault_of_a_highlighter_is_found(highlighter: Any, faults: set[str], tmp_path: Path) -> None:

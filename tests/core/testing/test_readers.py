@@ -107,8 +107,8 @@ class ExtentlessReader(GoodReader):
     "reader, faults",
     [
         (GoodReader, set()),
-        (EagerReader, {"sure_of_its_own_runs_alone"}),
-        (TrustingReader, {"a_file_cut_off_is_refused"}),
+        (EagerReader, {"recognizes_only_its_runs"}),
+        (TrustingReader, {"truncated_file_is_refused"}),
         (ForgetfulReader, {"header_and_mode"}),
         (MiscountingReader, {"slots_are_counted"}),
         (UnorderedReader, {"records_are_found_by_index_and_name"}),
@@ -127,4 +127,4 @@ def test_record_files_that_name_another_file(tmp_path: Path) -> None:
     (tmp_path / "run.mine").write_bytes(b"mine" * 10 + b"end")
     spec = ReaderSpec("mine", "mine", GoodReader, framework="mine")
     found = failing(ReaderConformance, tmp_path / "c", spec=spec, record_file=tmp_path / "run.mine")
-    assert found == {"spec_names_its_files"}
+    assert found == {"spec_lists_its_files"}

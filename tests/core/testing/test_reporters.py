@@ -81,12 +81,12 @@ class Quiet(Lines):
     "reporter, faults",
     [
         (Lines, set()),
-        (Ascii, {"every_cell_is_taken", "every_row_is_written", "same_bytes_twice"}),
-        (Stamped, {"same_bytes_twice"}),
+        (Ascii, {"every_kind_of_cell_is_written", "every_row_is_written", "files_are_repeatable"}),
+        (Stamped, {"files_are_repeatable"}),
         (Skipping, {"every_row_is_written"}),
         (Counting, {"a_table_may_be_abandoned"}),
-        (Vague, {"lines_are_told_apart"}),
-        (Quiet, {"a_disk_that_takes_nothing_is_said"}),
+        (Vague, {"lines_are_distinct"}),
+        (Quiet, {"write_error_is_raised"}),
     ],
 )
 def test_a_fault_of_a_reporter_is_found(reporter: Any, faults: set[str], tmp_path: Path) -> None:
@@ -119,4 +119,4 @@ def test_a_format_without_a_suffix_is_told_so() -> None:
         spec = ReporterSpec("lines", "a format", Lines)
 
     with pytest.raises(AssertionError, match="the suffix of a ReporterSpec must begin with a dot, not ''"):
-        Kit().test_spec_names_its_suffix()
+        Kit().test_spec_has_a_suffix()

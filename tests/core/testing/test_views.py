@@ -84,8 +84,8 @@ class Talking(AsTheyAre):
     [
         (AsTheyAre, set()),
         (Strict, {"a_plan_without_files_is_not_refused"}),
-        (Lazy, {"it_names_a_matcher", "names_alone_are_other", "hints_are_texts"}),
-        (Shortened, {"names_alone_are_other"}),
+        (Lazy, {"it_names_a_matcher", "only_names_change", "hints_are_texts"}),
+        (Shortened, {"only_names_change"}),
         (Unsure, {"it_names_a_matcher"}),
         (Talking, {"hints_are_texts"}),
     ],

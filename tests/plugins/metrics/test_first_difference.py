@@ -223,7 +223,7 @@ def test_float8_is_rounded(dtype: Any) -> None:
     assert judge(target, golden).level is Level.PASS
 
 
-def test_layout_does_not_matter() -> None:
+def test_memory_layout_is_irrelevant() -> None:
     golden = np.arange(1, 25, dtype=np.float32).reshape(4, 6)
     for target in (golden.T.copy().T, np.asfortranarray(golden), golden.copy()):
         assert judge(target, golden).level is Level.PASS

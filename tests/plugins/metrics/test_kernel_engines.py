@@ -120,7 +120,7 @@ def each(make: Callable[..., Array]) -> Callable[..., Sides]:
 
 SUMMABLE: dict[str, Callable[..., Sides]] = {
     "plain": each(plain), "zeros": each(zeros), "denormals": each(denormals), "close": close, "aligned": aligned,
-    "apart": apart,
+    "nonfinite_mismatches": apart,
 }  # fmt: skip
 """Contents whose squares float64 can hold, whatever the dtype."""
 CONTENTS = [*SUMMABLE.values(), each(patterns), identical, last_bit]
@@ -171,7 +171,7 @@ def hold_against_reference(found: Tally, target: Array, golden: Array, units: Un
         exact[f"{name}_infinite"] = sum(cmath.isinf(item) and not cmath.isnan(item) for item in side)
     finite = [cmath.isfinite(n) and cmath.isfinite(b) for n, b in zip(*sides)]
     pairs = [(n, b) if both else (0.0, 0.0) for n, b, both in zip(*sides, finite)]
-    exact["apart"] = sum(
+    exact["nonfinite_mismatches"] = sum(
         not (both or (alike(n.real, b.real) and alike(n.imag, b.imag))) for n, b, both in zip(*sides, finite)
     )
     absolute = [abs(n - b) for n, b in pairs]
@@ -469,7 +469,9 @@ def test_identity(arrays: Sides) -> None:
     array = arrays[0]
     found = agree(array, array.copy(), alternatives(array.dtype, array.dtype)[-1])
     assert found.equal and found.below_one == found.below_five == array.size
-    assert not any((found.apart, found.max_absolute, found.max_relative, found.max_ulp, found.over_limit))
+    assert not any(
+        (found.nonfinite_mismatches, found.max_absolute, found.max_relative, found.max_ulp, found.over_limit)
+    )
     assert not any((found.relative, found.squares, found.ulp))
     assert bits(found)["target_squares"] == bits(found)["golden_squares"] == bits(found)["dot"]
 

@@ -11,7 +11,7 @@ from probe_metrics.cosine import Cosine
 from probe_metrics.equal import Equal
 from probe_metrics.error_ratio import ErrorRatio
 from probe_metrics.euclidean import Euclidean
-from probe_metrics.kernel import compute_sums
+from probe_metrics.kernel import compute_group_sums
 from probe_metrics.mape import Mape
 from probe_metrics.max_error import MaxError
 from probe_metrics.rmse import Rmse
@@ -21,7 +21,7 @@ from support.cases import every
 from support.measuring import look, measure
 from support.references.metric_reference import METRICS, SUMMED, pairs
 
-from probe_core.model.measure import BLOCK_ELEMENTS
+from probe_core.model.measure import BLOCK_ELEMENTS, PairGroup
 from probe_core.testing import pair_of
 
 nan, inf = math.nan, math.inf
@@ -61,7 +61,7 @@ LAYOUTS = {
 
 @every("name", METRICS)
 @every("layout", LAYOUTS.values(), ids=LAYOUTS)
-def test_layout_does_not_matter(name: str, layout: Any) -> None:
+def test_memory_layout_is_irrelevant(name: str, layout: Any) -> None:
     """Elements are compared by their indices, wherever they lie in memory."""
     target, golden = pairs(np.float32, (5, 7))
     laid = layout(golden)
@@ -88,5 +88,5 @@ def test_the_recorded_data_are_not_written_to(name: str) -> None:
 
 def test_one_pass_serves_all() -> None:
     """Six columns of a table read the tensors once."""
-    pair = pair_of(np.ones(3), np.ones(3))
-    assert pair.once(compute_sums) is pair.once(compute_sums)
+    group = PairGroup([pair_of(np.ones(3), np.ones(3))])
+    assert group.once(compute_group_sums) is group.once(compute_group_sums)

@@ -23,12 +23,12 @@ from probe_online.judging import (
     remove_aged,
     run_sent_call,
 )
-from probe_precheck.api import Call, Column, RunnerOptions
+from probe_precheck.api import Call, CsvColumn, RunnerOptions
 from probe_precheck.assignment import Assignment
 from probe_precheck.calls import RecordedCalls, require_arguments
 from probe_precheck.comparison import compare_details, write_comparison
 from probe_precheck.csvfile import format_cell_text, order_cells, read_table
-from probe_precheck.results import ResultFiles
+from probe_precheck.results import CheckFiles
 from probe_precheck.settings import PRECISION, Settings
 from probe_precheck.tables import COMPARE_DETAILS, COMPARE_RESULT, DETAILS, RESULT
 from probe_pytorch.precheck.runner import PyTorchRunner
@@ -94,13 +94,13 @@ def offline(dump: Path, directory: Path, instead: Mapping[str, Callable[..., Any
     """Write the details of run_ut with some functions replaced on the device, and return their path."""
     from probe_precheck.checking import create_status_rule
     from probe_precheck.checking import run_call as run
-    from probe_precheck.judging import Judge
+    from probe_precheck.judging import CallJudge
 
     runner = PyTorchRunner(instead)
     runner.open(RunnerOptions(dump, "cpu"))
     calls = RecordedCalls(require_arguments(open_run(MANAGER, dump)))
-    judge = Judge(create_status_rule(MANAGER, "pytorch"), Assignment(MANAGER, "guide"))
-    files = ResultFiles.create(directory, "20260101000000", DETAILS, "zh", PRECISION)
+    judge = CallJudge(create_status_rule(MANAGER, "pytorch"), Assignment(MANAGER, "guide"))
+    files = CheckFiles.create(directory, "20260101000000", DETAILS, "zh", PRECISION)
     for index in range(len(calls)):
         call = calls.get_call(index, Settings())
         files.append(judge.judge_call(call, run(runner, call)))
@@ -108,7 +108,7 @@ def offline(dump: Path, directory: Path, instead: Mapping[str, Callable[..., Any
     return files.details
 
 
-def as_read(rows: Mapping[str, str], columns: tuple[Column, ...]) -> dict[str, str]:
+def as_read(rows: Mapping[str, str], columns: tuple[CsvColumn, ...]) -> dict[str, str]:
     return dict(zip([column.key for column in columns], map(format_cell_text, order_cells(rows, columns))))
 
 

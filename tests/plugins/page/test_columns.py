@@ -39,7 +39,7 @@ def test_many_texts_and_rows(tmp_path: Path) -> None:
 
 def written(directory: Path, collected: Columns) -> dict[str, list[Any]]:
     """Return the columns as a page holds them."""
-    from probe_page.document import format_script_json
+    from probe_page.templates import format_script_json
 
     blocks = "".join(f'<script data-block="rows">{block}</script>' for block in collected.encode_blocks())
     meta = format_script_json({"rows": {"names": collected.names, "count": collected.count}})

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from probe_page import head
-from probe_page.document import SCRIPTS, format_script_json
+from probe_page.document import SCRIPTS
 from probe_page.hooks import probe_reporters
 from probe_page.language import load_words
 from probe_page.reporter import PageReporter
-from probe_page.templates import read_asset
+from probe_page.templates import format_script_json, read_asset
 from probe_pytorch.demo import unpack
 from support.conformance import failing
 from support.pages import Page, hash_of

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from probe_precheck import csvfile
 from probe_precheck.csvfile import format_messages, format_number, read_table
 from probe_precheck.model import Message
-from probe_precheck.tables import Column
+from probe_precheck.tables import CsvColumn
 from probe_reporters.spreadsheet_text import neutralise
 from support.cases import every
 
@@ -56,7 +56,7 @@ def test_a_number_read_back_is_close(value: float) -> None:
 
 # -- csv -------------------------------------------------------------------------------------------
 
-COLUMNS = (Column("a", "甲", "A"), Column("b", "乙", "B"))
+COLUMNS = (CsvColumn("a", "甲", "A"), CsvColumn("b", "乙", "B"))
 
 
 def read(path: Path, text: str | bytes, *, may_be_cut: bool = False) -> csvfile.Table:
@@ -132,7 +132,7 @@ def test_a_row_cut_off_is_left_out_where_it_may_be(tmp_path: Path) -> None:
     text = "\ufeff甲,乙\n1,2\n3,"
     found = read(tmp_path / "t.csv", text, may_be_cut=True)
     assert found.is_cut and found.rows == [{"a": "1", "b": "2"}]
-    assert text.encode("utf-8")[: found.whole].endswith(b"1,2\n")
+    assert text.encode("utf-8")[: found.complete_bytes].endswith(b"1,2\n")
     assert not read(tmp_path / "t.csv", "甲,乙\n1,2\n", may_be_cut=True).is_cut
 
 

@@ -13,7 +13,7 @@ from typing import BinaryIO
 import pytest
 from probe_precheck import csvfile, results
 from probe_precheck.model import Detail, Message, Result, Status
-from probe_precheck.results import ResultFiles, get_call_name
+from probe_precheck.results import CheckFiles, get_call_name
 from probe_precheck.tables import DETAILS, RESULT
 from support.faults.full_disk import ERRORS, full_disk
 
@@ -32,11 +32,11 @@ def result_of(name: str, text: str = "说明", outputs: int = 2) -> Result:
     return Result(name, Status.PASS, None, (Message(text),), details)
 
 
-def create(directory: Path, language: str = "zh", precision: int = 14) -> ResultFiles:
-    return ResultFiles.create(directory, STAMP, DETAILS, language, precision)
+def create(directory: Path, language: str = "zh", precision: int = 14) -> CheckFiles:
+    return CheckFiles.create(directory, STAMP, DETAILS, language, precision)
 
 
-def whole(directory: Path, names: Sequence[str] = ORDER) -> ResultFiles:
+def whole(directory: Path, names: Sequence[str] = ORDER) -> CheckFiles:
     """The files of a run that is over."""
     files = create(directory)
     for name in names:
@@ -45,8 +45,8 @@ def whole(directory: Path, names: Sequence[str] = ORDER) -> ResultFiles:
     return files
 
 
-def take_up(result: Path) -> ResultFiles:
-    return ResultFiles.resume(result, DETAILS, 14)
+def take_up(result: Path) -> CheckFiles:
+    return CheckFiles.resume(result, DETAILS, 14)
 
 
 def names_in(path: Path) -> list[str]:
@@ -85,7 +85,7 @@ def test_whole_files_have_the_runs_order(tmp_path: Path) -> None:
 
 def test_a_time_that_is_taken_goes_up_by_a_second(tmp_path: Path) -> None:
     stamps = ["20231231235958", "20231231235959", "20240101000000"]
-    assert [ResultFiles.create(tmp_path, stamps[0], DETAILS, "zh", 14).time_stamp for _ in stamps] == stamps
+    assert [CheckFiles.create(tmp_path, stamps[0], DETAILS, "zh", 14).time_stamp for _ in stamps] == stamps
 
 
 def test_a_time_is_taken_if_either_file_is_there(tmp_path: Path) -> None:
@@ -181,7 +181,7 @@ def test_a_full_disk_takes_back_half_rows(tmp_path: Path) -> None:
     """The kernel took a part of the row, and then no more."""
 
     class Full:
-        def __init__(self, files: ResultFiles) -> None:
+        def __init__(self, files: CheckFiles) -> None:
             self._file = files._files[1]
             self.taken = 0
 

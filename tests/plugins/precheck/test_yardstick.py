@@ -156,7 +156,7 @@ def test_probabilities_of_many_magnitudes_hide_nothing() -> None:
 def test_nan_and_inf(recorded: list[float], reference: list[float], apart: int) -> None:
     with np.errstate(all="ignore"):
         found = measured(recorded, reference)
-    assert (found.apart, found.is_beyond) == (apart, apart > 0)
+    assert (found.nonfinite_mismatches, found.is_beyond) == (apart, apart > 0)
 
 
 def test_edges() -> None:

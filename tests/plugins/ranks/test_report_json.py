@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probe_ranks.report_json import parse_answer, parse_report, serialize_answer, serialize_report
+from probe_ranks.report_json import parse_report, serialize_report
 
 from probe_core.model import Mode, Reason
 from probe_core.model.answers import Answer, Coverage, Finding, Note, NoteKind, Outcome
@@ -37,6 +37,19 @@ FULL = Answer(
     (Note(NoteKind.NO_EFFECT, "Torch.c.0.forward differs without an effect", "Torch.c.0.forward"),),
     incomplete=("the target is unfinished",),
 )
+
+
+def serialize_answer(answer: Answer) -> dict[str, Any]:
+    """Return an answer as the journal holds it."""
+    plain: dict[str, Any] = serialize_report(Report("", Path("t"), Path("g"), Mode.MD5, 1, answer=answer))["answer"]
+    return plain
+
+
+def parse_answer(plain: dict[str, Any]) -> Answer:
+    """Return the answer that data of the journal describes."""
+    report = parse_report({**serialize_report(Report("", Path("t"), Path("g"), Mode.MD5, 1)), "answer": plain})
+    assert report.answer is not None
+    return report.answer
 
 
 @pytest.mark.parametrize("outcome", Outcome)

@@ -77,11 +77,11 @@ class Shared(Here):
     "executor, faults",
     [
         (Here, set()),
-        (Careless, {"a_scheduler_that_is_not_meant_is_refused"}),
-        (Placeless, {"spec_names_it"}),
-        (Greedy, {"as_many_workers_as_asked_for"}),
-        (Silent, {"calls_come_back"}),
-        (Shared, {"a_pool_can_be_opened_again", "calls_come_back"}),
+        (Careless, {"unexpected_scheduler_is_refused"}),
+        (Placeless, {"spec_has_name_and_summary"}),
+        (Greedy, {"pool_has_the_requested_size"}),
+        (Silent, {"calls_return_results_and_errors"}),
+        (Shared, {"a_pool_can_be_opened_again", "calls_return_results_and_errors"}),
     ],
 )
 def test_a_fault_of_an_executor_is_found(executor: Any, faults: set[str], tmp_path: Path) -> None:

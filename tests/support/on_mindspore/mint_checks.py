@@ -10,7 +10,7 @@ from probe_mindspore.precheck.runner import MindSporeRunner
 from probe_precheck.assignment import Assignment
 from probe_precheck.calls import RecordedCalls
 from probe_precheck.checking import create_skipped_outcome, create_status_rule, run_call
-from probe_precheck.judging import Judge
+from probe_precheck.judging import CallJudge
 from probe_precheck.model import Outcome, Result
 from probe_precheck.runner_options import RunnerOptions
 from probe_precheck.settings import Settings
@@ -35,7 +35,7 @@ class Checks:
         self.calls = RecordedCalls(open_run(manager, dump, "mindspore"))
         self.runner = MindSporeRunner(instead)
         self.runner.open(RunnerOptions(dump, seed=seed))
-        self._judge = Judge(create_status_rule(manager, "mindspore"), Assignment(manager, "seed"))
+        self._judge = CallJudge(create_status_rule(manager, "mindspore"), Assignment(manager, "seed"))
 
     def outcome(self, name: str) -> Outcome:
         """Run a call, and return the outputs of both sides."""

@@ -142,8 +142,8 @@ def check(device: str, out: Path, faults: str, dumps: list[Path]) -> None:
     from probe_precheck.assignment import Assignment
     from probe_precheck.calls import RecordedCalls, require_arguments
     from probe_precheck.checking import create_status_rule, run_call
-    from probe_precheck.judging import Judge
-    from probe_precheck.results import ResultFiles
+    from probe_precheck.judging import CallJudge
+    from probe_precheck.results import CheckFiles
     from probe_precheck.settings import Settings
     from probe_precheck.tables import DETAILS
     from probe_pytorch.precheck.runner import PyTorchRunner
@@ -156,12 +156,12 @@ def check(device: str, out: Path, faults: str, dumps: list[Path]) -> None:
         torch.npu.set_compile_mode = lambda jit_compile: None  # type: ignore[attr-defined]
         sys.modules["torch_npu"] = types.ModuleType("torch_npu")
     manager = Manager()
-    judge = Judge(create_status_rule(manager, "pytorch"), Assignment(manager, "guide"))
+    judge = CallJudge(create_status_rule(manager, "pytorch"), Assignment(manager, "guide"))
     for place, dump in enumerate(dumps):
         runner = PyTorchRunner()
         runner.open(RunnerOptions(dump, "0" if device == "npu" else device))
         calls = RecordedCalls(require_arguments(open_run(manager, dump)))
-        files = ResultFiles.create(out / str(place), "20260101000000", DETAILS, "zh", 14)
+        files = CheckFiles.create(out / str(place), "20260101000000", DETAILS, "zh", 14)
         with broken(faults if device == "npu" and dump.parent.name == "rank1" else ""):
             for index in range(len(calls)):
                 call = calls.get_call(index, Settings())

@@ -11,7 +11,7 @@ import torch
 from probe_precheck.assignment import Assignment
 from probe_precheck.calls import RecordedCalls
 from probe_precheck.checking import create_status_rule, run_call
-from probe_precheck.judging import Judge
+from probe_precheck.judging import CallJudge
 from probe_precheck.model import Array, Call, Outcome, Result, Status
 from probe_precheck.runner_options import RunnerOptions
 from probe_precheck.settings import Settings
@@ -71,10 +71,10 @@ def leaves(value: Any) -> Iterator[Any]:
 
 
 @cache
-def judge() -> Judge:
+def judge() -> CallJudge:
     """The judge of PyTorch's calls, by the guide's thresholds."""
     manager = Manager()
-    return Judge(create_status_rule(manager, "pytorch"), Assignment(manager, "seed"))
+    return CallJudge(create_status_rule(manager, "pytorch"), Assignment(manager, "seed"))
 
 
 class Prechecked:

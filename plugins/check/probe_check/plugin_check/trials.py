@@ -61,11 +61,7 @@ def try_contribution(manager: Manager, kind: str, spec: Spec) -> None:
     if trial is None:
         return
     with TemporaryDirectory(prefix="probe_trial_") as directory, _silence():
-        try:
-            trial(Trial(spec, TrialManager(manager, kind, spec), Path(directory)))
-        except UserError as error:
-            if isinstance(error, PluginError) or not isinstance(spec, REFUSING_SPECS):
-                raise
+        trial(Trial(spec, TrialManager(manager, kind, spec), Path(directory)))
 
 
 def try_observers(manager: Manager) -> Iterator[tuple[str, Plugin, BaseException | None]]:
@@ -105,6 +101,16 @@ def _silence() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _allow_refusal(spec: Spec) -> Iterator[None]:
+    """Ignore the UserError of a contribution that may refuse a trial, so that further trials are made."""
+    try:
+        yield
+    except UserError as error:
+        if isinstance(error, PluginError) or not isinstance(spec, REFUSING_SPECS):
+            raise
+
+
 # -- the trial of each kind --------------------------------------------------------------------------
 
 
@@ -128,14 +134,16 @@ def _try_policy(trial: Trial) -> None:
 
 def _try_in_all_modes(trial: Trial) -> None:
     for mode in Mode:
-        trial.compare(mode, options={"highlight": True})
+        with _allow_refusal(trial.spec):
+            trial.compare(mode, options={"highlight": True})
 
 
 def _try_matcher(trial: Trial) -> None:
     option = trial.spec.option
     chosen: dict[str, Any] = {"options": {option: {}}} if option else {"matcher": trial.spec.name}
     for mode in Mode:
-        trial.compare(mode, **chosen)
+        with _allow_refusal(trial.spec):
+            trial.compare(mode, **chosen)
 
 
 def _has_output(trial: Trial) -> bool:
@@ -169,12 +177,13 @@ def _try_answer(trial: Trial) -> None:
     for mode in Mode:
         pair = trial.create_pair(mode)
         plan = trial.create_plan(mode, answers=(trial.spec.name,))
-        finished = compare_pair(plan, trial.manager, pair)
-        results = AllResults(plan, trial.manager, Pairing([pair]), (finished,))
-        for conclusion in trial.spec.make().conclude(results):
-            _ = conclusion.answer, conclusion.is_judged
-            conclusion.show(brief=True)
-            conclusion.show()
+        with _allow_refusal(trial.spec):
+            finished = compare_pair(plan, trial.manager, pair)
+            results = AllResults(plan, trial.manager, Pairing([pair]), (finished,))
+            for conclusion in trial.spec.make().conclude(results):
+                _ = conclusion.answer, conclusion.is_judged
+                conclusion.show(brief=True)
+                conclusion.show()
 
 
 def _try_reporter(trial: Trial) -> None:
@@ -190,11 +199,13 @@ def _try_reader(trial: Trial) -> None:
     stranger = trial.directory / trial.spec.record_files[0]
     stranger.write_text("{}")
     reader = trial.spec.make()
-    confidence = reader.sniff(stranger)
-    if type(confidence) is not int or not 0 <= confidence <= 100:
-        raise TrialError(f"sniff must return a whole number from 0 to 100, not {confidence!r:.40}")
-    reader.open(trial.directory / "absent" / stranger.name)
-    raise TrialError("open must raise a UserError for a file that does not exist")
+    with _allow_refusal(trial.spec):
+        confidence = reader.sniff(stranger)
+        if type(confidence) is not int or not 0 <= confidence <= 100:
+            raise TrialError(f"sniff must return a whole number from 0 to 100, not {confidence!r:.40}")
+    with _allow_refusal(trial.spec):
+        reader.open(trial.directory / "absent" / stranger.name)
+        raise TrialError("open must raise a UserError for a file that does not exist")
 
 
 def _try_scheduler(trial: Trial) -> None:

@@ -54,11 +54,11 @@ class Layout:
         """True if an axis is of tokens."""
         return AxisPart.TOKEN in self.parts
 
-    def has_same_sample_axis(self, other: Layout) -> bool:
+    def has_same_sample_axis(self, layout: Layout) -> bool:
         """Return True if samples are the outermost part of the same axis of both."""
         places = [
             next((n for n, axis in enumerate(layout.axes) if axis[:1] == (AxisPart.SAMPLE,)), None)
-            for layout in (self, other)
+            for layout in (self, layout)
         ]
         return places[0] is not None and places[0] == places[1]
 
@@ -141,11 +141,11 @@ def _iterate_layouts_with_missing_axis(target: Shape, golden: Shape, batches: Se
     for place, size in enumerate(shapes[1 - shorter]):
         if size != batches[1 - shorter].samples:
             continue
-        whole = [list(shape) for shape in shapes]
-        whole[shorter].insert(place, 1)
+        padded_shapes = [list(shape) for shape in shapes]
+        padded_shapes[shorter].insert(place, 1)
         choices = [
             list(_iterate_axes(target_size, golden_size, batches))
-            for target_size, golden_size in zip(whole[0], whole[1])
+            for target_size, golden_size in zip(padded_shapes[0], padded_shapes[1])
         ]
         choices[place] = [(AxisPart.SAMPLE,)]
         yield from islice(_iterate_layouts(choices), load_limits().readings)

@@ -28,19 +28,19 @@ class Decision:
         layout: The parts of the axes of a selected value; None for others.
         omission: The reason in ``OMISSIONS`` of an omitted value; empty for others.
         scale: The factor by which a gradient of the target is multiplied.
-        is_other: True for a value without samples that differs between both runs, such as other weights.
+        differs: True for a value without samples that differs between both runs, such as other weights.
     """
 
     treatment: Treatment
     layout: Layout | None = None
     omission: str = ""
     scale: float = 1.0
-    is_other: bool = False
+    differs: bool = False
 
     @property
     def depends_on_batch(self) -> bool:
         """True if samples enter the value, or anything else that both runs do not share."""
-        is_open = self.is_other or self.omission in (REDUCED_OMISSION, AXIS_OMISSION)
+        is_open = self.differs or self.omission in (REDUCED_OMISSION, AXIS_OMISSION)
         return is_open or self.treatment is Treatment.SELECTED
 
 
@@ -52,6 +52,6 @@ def create_selection(layout: Layout, scale: float = 1.0) -> Decision:
     return Decision(Treatment.SELECTED, layout, scale=scale)
 
 
-def create_omission(code: str, *, is_other: bool = False) -> Decision:
+def create_omission(code: str, *, differs: bool = False) -> Decision:
     """Return the decision not to compare a value."""
-    return Decision(Treatment.OMITTED, omission=code, is_other=is_other)
+    return Decision(Treatment.OMITTED, omission=code, differs=differs)

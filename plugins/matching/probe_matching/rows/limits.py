@@ -15,7 +15,7 @@ class LayoutLimits:
     Attributes:
         near: Largest distance at which data settle the layout of a value.
         same: Largest distance at which no further layout of a value is tried.
-        simple: Largest distance of a factor from a ratio of the sizes of both batches that it stands for.
+        simple: Largest relative difference between a factor and the ratio of batch sizes that replaces it.
         readings: Largest number of layouts of one value that are tried.
         token_axes: Largest number of axes that may be of tokens.
     """

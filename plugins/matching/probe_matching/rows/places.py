@@ -25,7 +25,7 @@ class BatchSize:
 
     Attributes:
         samples: The number of rows.
-        tokens: The number of tokens of each row, padding included; 0 if tokens are not told apart.
+        tokens: The number of tokens of each row, padding included; 0 if tokens are not distinguished.
     """
 
     samples: int
@@ -80,8 +80,8 @@ def read_tokens(path: Path) -> TokenFile:
     """
     fix = "Call debugger.tokens(ids, positions, lengths) in both runs, or give rows: --rows target=0,golden=3."
     try:
-        plain = json.loads(read_regular_file(path).decode("utf-8"))
-        return _parse(plain)
+        document = json.loads(read_regular_file(path).decode("utf-8"))
+        return _parse(document)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}.", fix) from None
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
@@ -93,15 +93,15 @@ class _InvalidError(ValueError):
     """A file whose content contradicts itself."""
 
 
-def _parse(plain: Any) -> TokenFile:
-    if plain["schema"] != SCHEMA:
+def _parse(document: Any) -> TokenFile:
+    if document["schema"] != SCHEMA:
         raise _InvalidError("it was written by another version of probe")
-    if "problem" in plain:
-        raise _InvalidError(str(plain["problem"]))
-    shape = [int(size) for size in plain["shape"]]
+    if "problem" in document:
+        raise _InvalidError(str(document["problem"]))
+    shape = [int(size) for size in document["shape"]]
     if len(shape) not in (1, 2) or min(shape) < 1 or shape[0] * shape[-1] > MAX_PLACES:
         raise _InvalidError("its shape is not that of a batch")
-    runs = np.array(plain["runs"], np.int64).reshape(-1, 3)
+    runs = np.array(document["runs"], np.int64).reshape(-1, 3)
     count = int(np.prod(shape))
     if (runs[:, 2] < 1).any() or (runs[:, 2] > count).any() or int(runs[:, 2].sum()) != count:
         raise _InvalidError("its runs do not cover its shape")
@@ -122,7 +122,7 @@ def find_common_places(target: TokenFile, golden: TokenFile) -> tuple[Places, Pl
     """Return the places of the samples and tokens that both batches contain, in the order of the target.
 
     Raises:
-        UserError: There is none, or only one of the files tells tokens apart.
+        UserError: There are no common places, or only one of the files distinguishes tokens.
     """
     if bool(target.batch.tokens) != bool(golden.batch.tokens):
         raise UserError(
@@ -162,7 +162,7 @@ def _find_rows(file: TokenFile) -> dict[int, int]:
             if rows.setdefault(sample, row) != row:
                 raise UserError(
                     f"The tokens of sample {sample} are in several rows of a batch.",
-                    "Give each row a number of its own with debugger.tokens.",
+                    "Pass a different number for each row to debugger.tokens.",
                 )
     return rows
 
@@ -170,7 +170,7 @@ def _find_rows(file: TokenFile) -> dict[int, int]:
 def select_places(
     batches: Sequence[BatchSize], rows: Sequence[Sequence[int]], names: Sequence[str] = ("target", "golden")
 ) -> tuple[Places, Places]:
-    """Return the places of rows that the user chose; all rows of a batch of which none is named.
+    """Return the places of the rows that the user chose; all rows of a batch if the user chose none of it.
 
     Raises:
         UserError: A batch has no such row, or both runs have unequal numbers of rows.

@@ -50,8 +50,8 @@ class CommonRowViewer:
         places = _find_places(choice, target, golden)
         survey = Survey(target, golden, places)
         runs = (
-            SelectedRun(target, places[0], survey.decisions, survey.by_print[0], is_scaled=True),
-            SelectedRun(golden, places[1], survey.decisions, survey.by_print[1], is_scaled=False),
+            SelectedRun(target, places[0], survey.decisions, survey.by_fingerprint[0], is_scaled=True),
+            SelectedRun(golden, places[1], survey.decisions, survey.by_fingerprint[1], is_scaled=False),
         )
         return Views(*runs, plan.matcher or EXACT, tuple(_describe_selection(places, survey)), compared=runs)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,8 @@ from probe_core.errors import UnreadableTensor
 from probe_core.files.mapped import allow_mapping, find_mapped_file
 from probe_core.model import Kind, Record, Side, Statistics, Value
 from probe_core.model.columns import Array, create_columns
-from probe_core.model.run import Construct, Run
+from probe_core.model.run import Run
+from probe_matching.derived_run import DerivedRun
 from probe_matching.rows.decisions import Decision, Treatment
 from probe_matching.rows.distances import widen
 from probe_matching.rows.gather import gather
@@ -22,14 +22,14 @@ from probe_matching.rows.survey import Fingerprint, compute_fingerprint
 Decisions = Mapping[tuple[str, Side, str], Decision]
 
 
-class SelectedRun(Run):
+class SelectedRun(DerivedRun):
     """A run whose values contain only the chosen rows, with the statistics of these rows.
 
     Args:
         run: The run, which is closed with this one.
         places: The chosen places of its batch.
         decisions: The decision on each value that the other run has as well.
-        by_print: The decisions by the fingerprints of tensors, for values that the other run lacks: their
+        by_fingerprint: The decisions by the fingerprints of tensors, for values that the other run lacks: their
             statistics are then those by which calls that both runs make recognize them.
         is_scaled: True to multiply gradients by the factor of their decision.
     """
@@ -39,14 +39,14 @@ class SelectedRun(Run):
         run: Run,
         places: Places,
         decisions: Decisions,
-        by_print: Mapping[Fingerprint, Decision],
+        by_fingerprint: Mapping[Fingerprint, Decision],
         *,
         is_scaled: bool,
     ) -> None:
-        self.path, self.header, self.mode, self.is_debug = run.path, run.header, run.mode, run.is_debug
-        self._run, self._places, self._is_scaled = run, places, is_scaled
+        super().__init__(run)
+        self._places, self._is_scaled = places, is_scaled
         self._decisions: dict[str, Decision] = {}
-        self._by_print = by_print
+        self._by_fingerprint = by_fingerprint
         self.values = create_columns(self._select(record, decisions) for record in run.records())
         self.starts, self.signatures = self.values.starts, self.values.signatures
 
@@ -55,7 +55,7 @@ class SelectedRun(Run):
         for slot in record.slots:
             decision = decisions.get((record.key, *slot.place))
             if decision is None and slot.value.kind is Kind.TENSOR:
-                decision = self._by_print.get(compute_fingerprint(slot.value))
+                decision = self._by_fingerprint.get(compute_fingerprint(slot.value))
             slots.append(slot if decision is None else slot._replace(value=self._select_value(slot.value, decision)))
         return Record(record.index, record.key, tuple(slots))
 
@@ -84,7 +84,7 @@ class SelectedRun(Run):
             UnreadableTensor: The data is missing or damaged, or has another shape than its record.
         """
         decision = self._decisions.get(value.data_name or "")
-        array = self._run.tensor(value)
+        array = super().tensor(value)
         if decision is None or decision.layout is None:
             return array
         try:
@@ -99,44 +99,9 @@ class SelectedRun(Run):
             return (chosen * decision.scale).astype(chosen.dtype)
         return chosen
 
-    def names(self) -> Sequence[str]:
-        """Return the names of the records, in the order of the run."""
-        return self._run.names()
-
-    def find(self, key: str) -> int | None:
-        """Return the index of the record called ``key``; None if there is none."""
-        return self._run.find(key)
-
     def record(self, index: int) -> Record:
         """Return the record at ``index``."""
         return self.values.record(index)
-
-    @property
-    def construct(self) -> Construct:
-        """The module that each call was made in."""
-        return self._run.construct
-
-    @property
-    def stack_path(self) -> Path | None:
-        """The path of the recorded call stacks."""
-        return self._run.stack_path
-
-    def use_stacks(self, path: Path) -> None:
-        """Load the call stacks in ``path``."""
-        self._run.use_stacks(path)
-
-    def stack_of(self, key: str) -> tuple[str, ...] | None:
-        """Return the recorded frames of ``key``; None if there are none."""
-        return self._run.stack_of(key)
-
-    def argument_name(self, op: str, argument: str) -> str:
-        """Return the name of an argument, such as ``eps`` for ``input.7``; empty if it is not known."""
-        name = getattr(self._run, "argument_name", None)
-        return str(name(op, argument)) if name is not None else ""
-
-    def close(self) -> None:
-        """Close the files."""
-        self._run.close()
 
 
 def compute_statistics(array: Array, recorded: Statistics) -> Statistics:

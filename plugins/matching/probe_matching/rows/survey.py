@@ -47,7 +47,7 @@ class Survey:
 
     Attributes:
         decisions: The decision on each value of both runs, by the name of its record and its place there.
-        by_print: For both runs, the decisions on tensors by their fingerprints.
+        by_fingerprint: For both runs, the decisions on tensors by their fingerprints.
         scale: The factor between gradients of both runs; None if no gradient was selected.
     """
 
@@ -56,9 +56,9 @@ class Survey:
         self._places = places
         self._batches = places[0].batch, places[1].batch
         self.decisions: dict[tuple[str, Side, str], Decision] = {}
-        self.by_print: tuple[dict[Fingerprint, Decision], dict[Fingerprint, Decision]] = {}, {}
+        self.by_fingerprint: tuple[dict[Fingerprint, Decision], dict[Fingerprint, Decision]] = {}, {}
         self.scale: float | None = None
-        self._known: dict[tuple[Fingerprint, Fingerprint], Decision] = {}
+        self._decisions_by_print: dict[tuple[Fingerprint, Fingerprint], Decision] = {}
         self._returned: dict[Fingerprint, bool] = {}
         self._parameters = {
             compute_fingerprint(slot.value)
@@ -87,7 +87,7 @@ class Survey:
             self.decisions[record.key, side, path] = decision
             if slot.value.kind is not Kind.TENSOR:
                 continue
-            for side_decisions, value in zip(self.by_print, (slot.value, partner.value)):
+            for side_decisions, value in zip(self.by_fingerprint, (slot.value, partner.value)):
                 side_decisions.setdefault(compute_fingerprint(value), decision)
             self._by_shape.setdefault(record.key, {}).setdefault(slot.value.shape or (), set()).add(decision)
             if slot.side.is_source:
@@ -104,12 +104,12 @@ class Survey:
             return None
         prints = compute_fingerprint(value), compute_fingerprint(golden_value)
         if slot.side is Side.PARAMETERS or (prints[0] in self._parameters and not is_backward(key)):
-            return create_omission(SHARED_OMISSION, is_other=prints[0] != prints[1])
+            return create_omission(SHARED_OMISSION, differs=prints[0] != prints[1])
         if slot.side is Side.PARAMETERS_GRAD or is_gradient(key):
             return create_omission(REDUCED_OMISSION)
-        decision = self._known.get(prints)
+        decision = self._decisions_by_print.get(prints)
         if decision is None:
-            decision = self._known[prints] = self._examine(key, slot, partner, sources)
+            decision = self._decisions_by_print[prints] = self._examine(key, slot, partner, sources)
         return decision
 
     def _are_sizes(self, target: Value, golden: Value) -> bool:
@@ -158,8 +158,8 @@ class Survey:
         if origin:
             return create_omission(REDUCED_OMISSION)
         is_received = slot.side.is_source and origin is None
-        is_other = compute_fingerprint(slot.value) != compute_fingerprint(partner.value)
-        return create_omission(SHARED_OMISSION, is_other=is_other) if is_received or not is_equal else WHOLE
+        differs = compute_fingerprint(slot.value) != compute_fingerprint(partner.value)
+        return create_omission(SHARED_OMISSION, differs=differs) if is_received or not is_equal else WHOLE
 
     def _settle(
         self, key: str, slot: Slot, partner: Slot, candidates: Sequence[Layout], sources: Sequence[Decision]
@@ -174,15 +174,15 @@ class Survey:
             layouts += [layout for layout in candidates if not self._has_rows(layout)]
         layouts += [layout for layout in candidates if layout not in layouts]
         near, least = layouts[0], MAX_DISTANCE
-        for layout, apart in self._measure_distances(value, golden_value, layouts, is_scaled=is_backward(key)):
-            if apart < least:
-                near, least = layout, apart
+        for layout, distance in self._measure_distances(value, golden_value, layouts, is_scaled=is_backward(key)):
+            if distance < least:
+                near, least = layout, distance
             if least <= load_limits().same:
                 break
         if least > load_limits().near:
             near = candidates[0] if expected is None else layouts[0]
-            is_known = self._is_supported(near, sources) or self._is_data(slot, near)
-            if expected is None and (is_backward(key) or not is_known):
+            is_certain = self._is_supported(near, sources) or self._is_data(slot, near)
+            if expected is None and (is_backward(key) or not is_certain):
                 return create_omission(AXIS_OMISSION)
         if self._has_rows(near):
             return self._decide_selected(key, near, value, golden_value)
@@ -292,5 +292,5 @@ class Survey:
 
 
 def compute_fingerprint(value: Value) -> Fingerprint:
-    """Return the fingerprint by which a value is recognized in later calls."""
+    """Return the fingerprint that identifies a value in later calls."""
     return value.dtype, value.extent, value.checksum, *map(repr, value.statistics)

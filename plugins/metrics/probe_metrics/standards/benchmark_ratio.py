@@ -47,7 +47,7 @@ class BenchmarkRatio:
     * error balance: ``|#(D > B) - #(D < B)| / size``.
 
     Edge cases:
-        * nan or inf: a share of its own says in how many of these elements the sides disagree
+        * nan or inf: a separate share counts the elements in which the sides disagree
           (``inf_nan.InfNanTally``); the column is blank without such elements.
         * B is 0 (or -0.0): the element is small. All elements masked: errors are 0.
         * 0-d: like any other. No elements: not measured.

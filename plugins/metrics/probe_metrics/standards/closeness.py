@@ -20,14 +20,14 @@ class Extrema(NamedTuple):
 
     Attributes:
         size: The number of these elements.
-        apart: The number of elements that are inf or nan, and not the same on both sides.
+        nonfinite_mismatches: The number of elements that are inf or nan, and not the same on both sides.
         device: The largest ``|device|``; 0 for no elements.
         bench: The largest ``|bench|``; 0 for no elements.
         error: The largest ``|device - bench|``, in the unit of the data; 0 for no elements.
     """
 
     size: int
-    apart: int
+    nonfinite_mismatches: int
     device: float
     bench: float
     error: float
@@ -36,18 +36,18 @@ class Extrema(NamedTuple):
 def measure_extrema(output: Output) -> Extrema:
     """Return the extrema of an output; call it as ``output.once(measure_extrema)`` to share them."""
     elements = output.once(Elements)
-    size = apart = 0
+    size = nonfinite_mismatches = 0
     device = bench = error = 0.0
     with np.errstate(all="ignore"):
         for block in elements.split_blocks():
             finite = elements.drop_special(block)
-            apart += finite.apart
+            nonfinite_mismatches += finite.nonfinite_mismatches
             if finite.device.size:
                 size += finite.device.size
                 device = max(device, float(np.abs(finite.device).max()))
                 bench = max(bench, float(finite.magnitude.max()))
                 error = max(error, float(finite.error.max()))
-    return Extrema(size, apart, device, bench, error)
+    return Extrema(size, nonfinite_mismatches, device, bench, error)
 
 
 def measure_cosine(elements: Elements, largest: Extrema) -> float:
@@ -78,7 +78,7 @@ def measure_shares_below(elements: Elements, limits: Sequence[float]) -> list[fl
     with np.errstate(all="ignore"):
         for block in elements.split_blocks():
             finite = elements.drop_special(block)
-            size += finite.device.size + finite.apart
+            size += finite.device.size + finite.nonfinite_mismatches
             relative = finite.error / (finite.magnitude + elements.eps)
             for place, bound in enumerate(bounds):
                 counts[place] += int(np.count_nonzero(relative < bound))

@@ -66,13 +66,13 @@ class Block:
 
 
 class FiniteBlock(NamedTuple):
-    """Block without elements that are inf or nan; ``apart`` counts those in which the sides disagree."""
+    """Block without elements that are inf or nan; ``nonfinite_mismatches`` counts those in which the sides disagree."""
 
     device: Flat
     bench: Flat
     magnitude: Flat
     error: Flat
-    apart: int = 0
+    nonfinite_mismatches: int = 0
 
 
 class Elements:
@@ -137,9 +137,13 @@ class Elements:
         device, bench = block.device[~is_finite], block.bench[~is_finite]
         alike = np.isnan(device) & np.isnan(bench)
         alike |= self.find_overflows(device, bench)
-        apart = int(np.count_nonzero(~alike))
+        nonfinite_mismatches = int(np.count_nonzero(~alike))
         return FiniteBlock(
-            block.device[is_finite], block.bench[is_finite], block.magnitude[is_finite], block.error[is_finite], apart
+            block.device[is_finite],
+            block.bench[is_finite],
+            block.magnitude[is_finite],
+            block.error[is_finite],
+            nonfinite_mismatches,
         )
 
     def find_overflows(self, device: Flat, bench: Flat) -> Flat:

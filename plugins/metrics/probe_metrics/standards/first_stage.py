@@ -96,14 +96,7 @@ class FirstStage:
 
     def _judge(self, output: Output) -> OutputVerdict:
         bench, device = output.bench, output.device
-        if type(bench) is not type(device):
-            return OutputVerdict(Status.ERROR, messages=(TYPE_DIFFERS,))
-        if bench is None:
-            return OutputVerdict(Status.SKIP, messages=(NO_BENCH,))
-        if not isinstance(bench, Array):
-            return judge_value(output)
-        kind = classify_dtype(bench)
-        problem = judge_incomparable(bench, device, kind)
+        problem = judge_structure(output)
         if problem is not None:
             return problem
         if self._limits["dropout"]["word"] in output.api:
@@ -111,8 +104,8 @@ class FirstStage:
                 convert_to_status(have_similar_zeros(bench, device, self._limits["dropout"])), shown=False
             )
         if output.is_random:
-            alike = have_similar_distributions(bench, device, self._limits["random"])
-            return OutputVerdict(convert_to_status(alike), messages=(RANDOM if alike else RANDOM_DIFFERS,))
+            return judge_distribution(bench, device, self._limits["random"])
+        kind = classify_dtype(bench)
         if kind == FLOAT:
             return self._measure_rounding(output)
         if output.api in self._limits["quantization"]["apis"]:
@@ -139,7 +132,7 @@ class FirstStage:
 
     def _judge_floats(self, output: Output) -> OutputVerdict:
         elements, largest = output.once(Elements), output.once(measure_extrema)
-        if largest.apart:
+        if largest.nonfinite_mismatches:
             return OutputVerdict(Status.ERROR, messages=(INF_NAN_DIFFER,))
         if not largest.size:
             return OutputVerdict(Status.PASS)
@@ -188,14 +181,25 @@ def classify_dtype(array: Array) -> str:
     return BOOL if dtype == np.uint8 else CLASS_BY_NUMPY_KIND.get(dtype.kind, OTHER)
 
 
-def judge_incomparable(bench: Array, device: Array, kind: str) -> OutputVerdict | None:
-    """Return the verdict on two arrays that cannot be compared by their values; None if they can.
+def judge_structure(output: Output) -> OutputVerdict | None:
+    """Return the verdict on an output whose type, shape or dtype decides; None for arrays to be measured."""
+    bench, device = output.bench, output.device
+    if type(bench) is not type(device):
+        return OutputVerdict(Status.ERROR, messages=(TYPE_DIFFERS,))
+    if bench is None:
+        return OutputVerdict(Status.SKIP, messages=(NO_BENCH,))
+    return _judge_arrays(bench, device) if isinstance(bench, Array) else _judge_value(output)
 
-    Args:
-        bench: The benchmark.
-        device: The device under test.
-        kind: The class of the benchmark's dtype.
-    """
+
+def judge_distribution(bench: Array, device: Array, limits: Mapping[str, Any]) -> OutputVerdict:
+    """Return the verdict on random numbers, whose distributions are compared."""
+    alike = have_similar_distributions(bench, device, limits)
+    return OutputVerdict(convert_to_status(alike), messages=(RANDOM if alike else RANDOM_DIFFERS,))
+
+
+def _judge_arrays(bench: Array, device: Array) -> OutputVerdict | None:
+    """Return the verdict on two arrays that cannot be compared by their values; None if they can."""
+    kind = classify_dtype(bench)
     if bench.values.shape != device.values.shape:
         shapes = f"{bench.values.shape}, {device.values.shape}"
         message = Message(f"bench与npu输出的shape不同: {shapes}", f"bench and npu output shape differ: {shapes}")
@@ -230,7 +234,7 @@ def _create_error_rate_message(array: Array) -> Message:
     )
 
 
-def judge_value(output: Output) -> OutputVerdict:
+def _judge_value(output: Output) -> OutputVerdict:
     """Return pass if two plain values are equal, or random; nan equals nan."""
     bench, device = output.bench, output.device
     if not isinstance(bench, PLAIN_TYPES):

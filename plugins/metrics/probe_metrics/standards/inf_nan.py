@@ -40,5 +40,5 @@ class InfNanTally:
 
     @property
     def rate(self) -> float:
-        """Share of the counted elements in which the sides disagree; 0 if none is counted."""
+        """Share of the counted elements in which the sides disagree; 0 without counted elements."""
         return compute_share(self._wrong, self.count)

@@ -1,4 +1,4 @@
-"""First stage of MindSpore's pre-check: the rule of msprobe's guide, and a standard's verdict beside it."""
+"""First stage of MindSpore's pre-check: the rule of msprobe's guide, and in addition the verdict of a standard."""
 
 from __future__ import annotations
 
@@ -8,25 +8,21 @@ from typing import NamedTuple
 
 import numpy as np
 from probe_precheck.api import (
-    Array,
     Message,
     Output,
     OutputVerdict,
     Status,
 )
 
-from probe_metrics.standards.distribution import have_similar_distributions, have_similar_zeros
+from probe_metrics.standards.distribution import have_similar_zeros
 from probe_metrics.standards.elements import Elements, Flat
 from probe_metrics.standards.first_stage import (
     FLOAT,
     INF_NAN_DIFFER,
-    NO_BENCH,
     RANDOM,
-    RANDOM_DIFFERS,
-    TYPE_DIFFERS,
     classify_dtype,
-    judge_incomparable,
-    judge_value,
+    judge_distribution,
+    judge_structure,
 )
 from probe_metrics.standards.solo import SoloVerdict
 from probe_metrics.standards.thresholds import load_first_stage, load_section
@@ -59,7 +55,7 @@ class MintStage:
         if problem is not None:
             return problem
         close = output.once(measure_closeness)
-        if close.apart:
+        if close.nonfinite_mismatches:
             return OutputVerdict(Status.ERROR, messages=(INF_NAN_DIFFER,))
         missed = []
         if not close.cosine > self._limits["cosine"]:
@@ -80,39 +76,31 @@ class MintStage:
         problem = judge_without_values(output)
         if problem is not None:
             return problem._replace(messages=problem.messages if problem.status is Status.ERROR else ())
-        if classify_dtype(output.bench) == FLOAT and output.once(measure_closeness).apart:
+        if classify_dtype(output.bench) == FLOAT and output.once(measure_closeness).nonfinite_mismatches:
             return OutputVerdict(Status.ERROR, messages=(INF_NAN_DIFFER,))
         return self._solo.judge(output, standard, numbers, direction)
 
 
 def judge_without_values(output: Output) -> OutputVerdict | None:
     """Return the verdict on an output that is not compared element by element; None for all other outputs."""
-    bench, device = output.bench, output.device
-    if type(bench) is not type(device):
-        return OutputVerdict(Status.ERROR, messages=(TYPE_DIFFERS,))
-    if bench is None:
-        return OutputVerdict(Status.SKIP, messages=(NO_BENCH,))
-    if not isinstance(bench, Array):
-        return judge_value(output)
-    problem = judge_incomparable(bench, device, classify_dtype(bench))
+    problem = judge_structure(output)
     if problem is not None or not output.is_random:
         return problem
-    limits = load_first_stage()
+    bench, device, limits = output.bench, output.device, load_first_stage()
     if limits["dropout"]["word"] in output.api:
         return OutputVerdict(
             convert_to_status(have_similar_zeros(bench, device, limits["dropout"])), messages=(RANDOM,)
         )
-    alike = have_similar_distributions(bench, device, limits["random"])
-    return OutputVerdict(convert_to_status(alike), messages=(RANDOM if alike else RANDOM_DIFFERS,))
+    return judge_distribution(bench, device, limits["random"])
 
 
 class Closeness(NamedTuple):
-    """Numbers that the rule looks at; ``apart`` counts elements that are inf or nan on one side only."""
+    """Numbers that the rule looks at; ``nonfinite_mismatches`` counts elements that are inf or nan on one side only."""
 
     cosine: float
     max_abs_error: float
     max_relative_error: float
-    apart: int = 0
+    nonfinite_mismatches: int = 0
 
 
 def measure_closeness(output: Output) -> Closeness:
@@ -123,10 +111,10 @@ def measure_closeness(output: Output) -> Closeness:
     """
     s = float(load_section("mint_stage")["smoothing"])
     dot = device = bench = largest = relative = 0.0
-    apart = 0
+    nonfinite_mismatches = 0
     with np.errstate(all="ignore"):
         for tested, reference, disagreeing in _iterate_blocks(output):
-            apart += disagreeing
+            nonfinite_mismatches += disagreeing
             if not tested.size:
                 continue
             error = np.abs(tested - reference)
@@ -138,9 +126,9 @@ def measure_closeness(output: Output) -> Closeness:
             relative = max(relative, float((error / np.where(size == 0, s, size)).max()))
         if not math.isfinite(dot + device + bench):
             dot, device, bench = _sum_scaled_products(output)
-            s = 0.0  # too small to matter beside such values
+            s = 0.0  # negligible next to such values
         cosine = (s + dot) / (s + math.sqrt(device) * math.sqrt(bench))
-    return Closeness(cosine, largest, relative, apart)
+    return Closeness(cosine, largest, relative, nonfinite_mismatches)
 
 
 def _sum_scaled_products(output: Output) -> tuple[float, float, float]:
@@ -160,7 +148,7 @@ def _iterate_blocks(output: Output) -> Iterator[tuple[Flat, Flat, int]]:
         elements = output.once(Elements)
         for block in elements.split_blocks():
             finite = elements.drop_special(block)
-            yield finite.device, finite.bench, finite.apart
+            yield finite.device, finite.bench, finite.nonfinite_mismatches
     else:
         yield (
             output.device.values.reshape(-1).astype(np.float64),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from probe_precheck.api import Column, Message, Status
+from probe_precheck.api import CsvColumn, Message, Status
 from probe_precheck.model import Numbers, UnusableCell
 from probe_precheck.tables import COMPARE_DETAILS, NUMBERS
 
@@ -24,7 +24,7 @@ def convert_to_status(is_passed: bool) -> Status:
     return Status.PASS if is_passed else Status.ERROR
 
 
-def create_limit_message(column: Column, status: Status, gpu_fails: bool = False) -> Message:
+def create_limit_message(column: CsvColumn, status: Status, gpu_fails: bool = False) -> Message:
     """Return the message of a number over its limit.
 
     Args:

@@ -9,8 +9,7 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import Any
 
-from probe_matching.api import Dialect, Hint, NameTable, Overload, SlotMap
-from probe_matching.user_maps import add_entries, create_api_entries
+from probe_matching.api import Dialect, Hint, NameTable, Overload, SlotMap, add_entries, create_api_entries
 
 
 def load_table() -> NameTable:

@@ -17,7 +17,7 @@ from probe_core.plugins.manager import Manager
 from probe_core.terminal import plugin_options
 from probe_core.terminal.exit_codes import EXIT_FINDINGS, EXIT_FINISHED, EXIT_USER_ERROR
 from probe_core.terminal.spelling import Command, option
-from probe_precheck.cli.release_option import ReleaseChoice
+from probe_precheck.command_options import ReleaseChoice
 from probe_precheck.releases import RELEASES
 from probe_precheck.settings import LANGUAGES
 

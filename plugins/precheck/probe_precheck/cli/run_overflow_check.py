@@ -17,8 +17,8 @@ from probe_core.plugins.manager import Manager
 from probe_core.terminal.exit_codes import EXIT_FINDINGS, EXIT_FINISHED, EXIT_USER_ERROR
 from probe_core.terminal.spelling import Command, option
 from probe_precheck.cli.run_ut import CPU, find_dump_file
+from probe_precheck.command_options import framework_option, only_option, seed_option, timeout_option
 from probe_precheck.overflow import Overflow, OverflowPlan, OverflowResult, check_overflows
-from probe_precheck.runner_options import SEED, TIMEOUT
 
 _PATH = click.Path(path_type=Path)
 VERSION = 1
@@ -36,12 +36,10 @@ MAX_SHOWN_REASONS = 5
     help="The device: cpu, or the index of an accelerator.  [default: 0; cpu if there is none]")  # fmt: skip
 @option("-j", "--jit-compile", type=click.BOOL, is_flag=False, flag_value="true", default="false",
     metavar="BOOLEAN", help="Compile operators just in time: PyTorch on NPUs.")  # fmt: skip
-@option("--framework", help="Framework of the run, such as pytorch; detected if not given.")
-@option("--only", multiple=True, metavar="NAME",
-    help="Run only this call, or the calls of this API; may be repeated.")  # fmt: skip
-@option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
-    default=TIMEOUT, show_default=True, help="Time limit of one call.")  # fmt: skip
-@option("--seed", type=int, default=SEED, show_default=True, help="Seed of random inputs.")
+@framework_option
+@only_option
+@timeout_option
+@seed_option
 @option("--fail-on", type=click.Choice(["abnormal"]), help="Exit with 1 if an overflow is abnormal.")
 @click.pass_context
 def run_overflow_check(
@@ -56,8 +54,6 @@ def run_overflow_check(
     device = device.lower()
     if device not in ("", CPU) and not device.isdecimal():
         raise UserError(f'"{make_printable(device)}" is not a device.', "Give cpu, or an index such as -d 0.")
-    if timeout != timeout:
-        raise UserError('"nan" is not a valid time for --timeout.', "Give seconds, such as 600.")
     framework = framework or ctx.meta.get("probe.framework")
     plan = OverflowPlan(find_dump_file(dump), framework, device, jit_compile, only, timeout, seed)
     with console.show_progress():

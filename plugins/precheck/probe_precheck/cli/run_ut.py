@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +11,6 @@ import click
 from click.core import ParameterSource
 
 from probe_core import console
-from probe_core.console import ISSUE_TRACKER
 from probe_core.errors import UserError, make_printable
 from probe_core.model.plan import get_time_stamp
 from probe_core.plugins.manager import Manager
@@ -21,9 +19,8 @@ from probe_core.terminal import plugin_options
 from probe_core.terminal.exit_codes import EXIT_DATA_LOST, EXIT_DEFECT, EXIT_FINDINGS, EXIT_FINISHED, EXIT_USER_ERROR
 from probe_core.terminal.spelling import Command, option
 from probe_precheck.cli import words
-from probe_precheck.cli.release_option import ReleaseChoice
+from probe_precheck.command_options import ReleaseChoice, framework_option, only_option, seed_option, timeout_option
 from probe_precheck.releases import RELEASES
-from probe_precheck.runner_options import SEED, TIMEOUT
 from probe_precheck.settings import LANGUAGES
 
 if TYPE_CHECKING:
@@ -79,15 +76,13 @@ _OPTIONS = (
     option("-f", "--filter-api", "distinct", is_flag=True, help="Run calls with equal arguments once."),
     option("--config", also=["-config", "--config_path"], type=_PATH,
         help="config.json with a section run_ut, or config.yaml."),
-    option("--framework", help="Framework of the run, such as pytorch; detected if not given."),
-    option("--only", multiple=True, metavar="NAME",
-        help="Run only this call, or the calls of this API; may be repeated."),
-    option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
-        default=TIMEOUT, show_default=True, help="Time limit of one call."),
+    framework_option,
+    only_option,
+    timeout_option,
     option("--standard", "release", type=ReleaseChoice(), default=RELEASES[0], show_default=True,
         help="Thresholds of the msprobe 1.0.4 guide, or of 8.3."),
     option("--assign", "standards", type=_PATH, help="YAML file that maps standards to the APIs they judge."),
-    option("--seed", type=int, default=SEED, show_default=True, help="Seed of random inputs."),
+    seed_option,
     option("--lang", "language", type=click.Choice(LANGUAGES), default=LANGUAGES[0], show_default=True,
         help="Language of the csv files: Chinese or English."),
     option("--fail-on", type=click.Choice(["warning", "error"]),
@@ -105,7 +100,7 @@ def _add_options(function: Callable[..., int]) -> Callable[..., int]:
 @click.command(cls=MultiValueCommand)
 @_add_options
 @click.pass_context
-def run_ut(ctx: click.Context, /, **given: Any) -> int:
+def run_ut(ctx: click.Context, /, **options: Any) -> int:
     """Run every recorded API alone and compare it with a high-precision reference.
 
     \b
@@ -115,7 +110,7 @@ def run_ut(ctx: click.Context, /, **given: Any) -> int:
     Writes accuracy_checking_result and accuracy_checking_details. Judge the details of two machines
     with probe api-precision-compare.
     """
-    return _check(ctx, 1, **given)
+    return _check(ctx, 1, **options)
 
 
 @click.command(cls=MultiValueCommand)
@@ -124,7 +119,7 @@ def run_ut(ctx: click.Context, /, **given: Any) -> int:
     default=DEFAULT_PROCESSES, show_default=True,
     help=f"Number of processes, at most {MAX_PROCESSES_PER_DEVICE} per device.")  # fmt: skip
 @click.pass_context
-def multi_run_ut(ctx: click.Context, /, workers: int, **given: Any) -> int:
+def multi_run_ut(ctx: click.Context, /, workers: int, **options: Any) -> int:
     """Run every recorded API alone in several processes, and compare it as run-ut does.
 
     \b
@@ -132,37 +127,35 @@ def multi_run_ut(ctx: click.Context, /, workers: int, **given: Any) -> int:
 
     A call that crashes or hangs ends only its process. Its row states this, and the exit code is 3.
     """
-    return _check(ctx, workers, **given)
+    return _check(ctx, workers, **options)
 
 
-def _check(ctx: click.Context, workers: int, **given: Any) -> int:
+def _check(ctx: click.Context, workers: int, **options: Any) -> int:
     from probe_precheck.run import CheckInterrupted, CheckPlan, check_run
     from probe_precheck.settings import read_settings
 
-    if math.isnan(given["timeout"]):
-        raise UserError('"nan" is not a valid time for --timeout.', "Give seconds, such as 600.")
-    given["devices"] = devices = _parse_devices(given["devices"])
-    given["framework"] = given["framework"] or ctx.meta.get("probe.framework")
-    settings = read_settings(given["config"])
+    options["devices"] = devices = _parse_devices(options["devices"])
+    options["framework"] = options["framework"] or ctx.meta.get("probe.framework")
+    settings = read_settings(options["config"])
     receiver, values = _find_receiver(ctx, settings)
     if receiver is not None:
-        given["workers"] = workers
+        options["workers"] = workers
         if settings.dump_path and ctx.get_parameter_source("output") is ParameterSource.DEFAULT:
-            given["output"] = settings.dump_path
-        return receiver.receive(ctx.find_object(Manager) or Manager(), given, settings, given["config"], values)
-    if given["dump"] is None:
+            options["output"] = settings.dump_path
+        return receiver.receive(ctx.find_object(Manager) or Manager(), options, settings, options["config"], values)
+    if options["dump"] is None:
         raise click.MissingParameter(
             ctx=ctx, param=next(parameter for parameter in ctx.command.params if parameter.name == "dump")
         )
-    dump = find_dump_file(given.pop("dump"))
-    fail_on = given.pop("fail_on")
-    del given["config"]
+    dump = find_dump_file(options.pop("dump"))
+    fail_on = options.pop("fail_on")
+    del options["config"]
     plan = CheckPlan(
         dump=dump,
         time_stamp=get_time_stamp(),
         workers=_limit_workers(workers, len(devices)),
         settings=settings,
-        **given,
+        **options,
     )
     try:
         with console.show_progress():
@@ -186,7 +179,7 @@ def _report(ctx: click.Context, checked: CheckSummary, fail_on: str | None) -> i
     if checked.is_broken:
         console.error(
             f"No call was run, because probe or its installation is broken: {make_printable(checked.internal)}",
-            f"Reinstall probe and its plugins; if that does not help, report it at {ISSUE_TRACKER}.",
+            "Reinstall probe and its plugins; if that does not help, report it with this message.",
         )
         return EXIT_DEFECT
     _extend(ctx, checked)

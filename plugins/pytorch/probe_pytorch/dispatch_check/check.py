@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from probe_precheck.results import ResultFiles
+from probe_precheck.results import CheckFiles
 from probe_precheck.settings import PRECISION
 from probe_precheck.tables import Tables
 from probe_recording.messages import note
@@ -217,7 +217,7 @@ class CheckRecord:
         if process.process_count > 1:
             directory = directory / process.label
         stamp = time.strftime("%Y%m%d%H%M%S")
-        self._files: ResultFiles | None = ResultFiles.create(
+        self._files: CheckFiles | None = CheckFiles.create(
             directory, stamp, tables.details, TABLE_LANGUAGE, PRECISION, tables
         )
         self.result, self.details = self._files.result, self._files.details

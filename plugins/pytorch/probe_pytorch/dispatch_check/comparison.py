@@ -9,7 +9,7 @@ from functools import cache
 from probe_precheck.api import Array, Call, Outcome, Output, Outputs, Status
 from probe_precheck.assignment import Assignment
 from probe_precheck.checking import create_status_rule, find_tables
-from probe_precheck.judging import Judge
+from probe_precheck.judging import CallJudge
 from probe_precheck.model import FORWARD, Result, format_one_line
 from probe_precheck.releases import RELEASES
 from probe_precheck.tables import Tables
@@ -57,7 +57,7 @@ class CallComparer:
 
     def __init__(self) -> None:
         manager = Manager()
-        self._judge = Judge(create_status_rule(manager, FRAMEWORK), Assignment(manager, RELEASES[0]))
+        self._judge = CallJudge(create_status_rule(manager, FRAMEWORK), Assignment(manager, RELEASES[0]))
 
     def compare(self, call: DispatchedCall) -> CallComparison:
         """Compute a call in higher precision and judge its results; a call that fails raises nothing."""
@@ -154,8 +154,8 @@ def _create_difference(output: Output, number: int, call: JudgedCall) -> Operato
         summands=estimate_summands(call, device.values.size),
     )
     measured = measure(output)
-    if measured.apart:
-        return OperatorDifference(OperatorDifferenceKind.NON_FINITE, *parts, elements=measured.apart)
+    if measured.nonfinite_mismatches:
+        return OperatorDifference(OperatorDifferenceKind.NON_FINITE, *parts, elements=measured.nonfinite_mismatches)
     error = measured.error if math.isfinite(measured.error) else measured.largest
     return OperatorDifference(OperatorDifferenceKind.ROUNDING, *parts, error, measured.rounding)
 

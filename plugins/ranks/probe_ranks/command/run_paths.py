@@ -51,7 +51,7 @@ class RunPaths:
 
 
 class DropInOptions(NamedTuple):
-    """The values of the options by which scripts of msprobe name runs and choose formats."""
+    """The values of the options that scripts of msprobe use to name runs and to choose formats."""
 
     compare_file: Path | None
     target_path: Path | None

@@ -181,6 +181,20 @@ def test_check_accepts_what_works_or_refuses_with_a_sentence(kind: str, spec: Sp
     assert failures(kind, spec) == []
 
 
+class PartlyRefusing:
+    """A matcher that refuses tensors, and fails for other runs."""
+
+    def match(self, target: Run, golden: Run, plan: Any) -> Any:
+        if target.mode is Mode.TENSOR:
+            raise UserError("It needs statistics.", "Record them.")
+        raise LookupError("no such call")
+
+
+def test_refusal_in_one_mode_hides_no_failure_in_another() -> None:
+    (failure,) = failures("matchers", MatcherSpec("mine", "mine", PartlyRefusing))
+    assert "LookupError: no such call" in failure.problem
+
+
 def hooks_of(**hooks: Callable[..., Any]) -> Manager:
     module = types.ModuleType(f"trial_hooks_{next(NUMBERS)}")
     for name, function in hooks.items():

@@ -34,7 +34,7 @@ class Conforming(ReaderConformance):
 
     file: ClassVar[str]
 
-    def test_a_file_cut_off_is_refused(self, tmp_path: Path) -> None:
+    def test_truncated_file_is_refused(self, tmp_path: Path) -> None:
         cut = tmp_path / self.record_file.name
         cut.write_bytes(self.record_file.read_bytes()[:-20])
         assert "is cut off" in self.reader().open(cut).header.unfinished

@@ -10,7 +10,7 @@ import pytest
 from probe_metrics.standards.mint_stage import MintStage, measure_closeness
 from probe_precheck.assignment import Assignment
 from probe_precheck.checking import create_status_rule, find_tables
-from probe_precheck.judging import Judge
+from probe_precheck.judging import CallJudge
 from probe_precheck.model import (
     Array,
     Call,
@@ -177,7 +177,7 @@ def test_tables_belong_to_the_framework() -> None:
 
 def judged(bench: np.ndarray[Any, Any], device: np.ndarray[Any, Any], api: str = "Mint.sin.0") -> Result:
     manager = Manager()
-    judge = Judge(create_status_rule(manager, "mindspore"), Assignment(manager, "seed"))
+    judge = CallJudge(create_status_rule(manager, "mindspore"), Assignment(manager, "seed"))
     one = output(bench, device)
     return judge.judge_call(Call(api, 0, {}), Outcome(Outputs(one.bench, one.device), Skipped("no kernel")))
 

@@ -11,9 +11,9 @@ import pytest
 from probe_metrics.standards.first_stage import FirstStage
 from probe_precheck.api import Array, Call, Outcome, Outputs
 from probe_precheck.comparison import DetailsComparison, compare_details
-from probe_precheck.judging import Judge
+from probe_precheck.judging import CallJudge
 from probe_precheck.model import Result, Status
-from probe_precheck.results import ResultFiles
+from probe_precheck.results import CheckFiles
 from probe_precheck.tables import DETAILS
 from support.probe import Probe
 from support.programs.numpy_kernels import gelu_slope, softmax
@@ -51,9 +51,9 @@ def sides(name: str, wrong: bool) -> tuple[Any, Any]:
 
 def first_stage(directory: Path, wrong: tuple[str, ...], release: str) -> tuple[Path, list[Result]]:
     """Check all calls, some with a wrong kernel; the details file, and the rows."""
-    judge = Judge(FirstStage(), assignment(release))
+    judge = CallJudge(FirstStage(), assignment(release))
     results = []
-    files = ResultFiles.create(directory, "20260101120000", DETAILS, "zh", 14)
+    files = CheckFiles.create(directory, "20260101120000", DETAILS, "zh", 14)
     for number, name in enumerate(CALLS):
         device, bench = sides(name, name in wrong)
         outputs = Outputs(Array(bench, "torch.float64"), Array(device, "torch.float32"))

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from probe_precheck.cli import words as precheck_words
 from probe_precheck.model import Detail, Message, Result, Status
-from probe_precheck.results import ResultFiles
+from probe_precheck.results import CheckFiles
 from probe_precheck.run import CheckPlan, CheckSummary
 from probe_precheck.tables import DETAILS
 
@@ -33,7 +33,7 @@ def result(name: str, status: Status, text: str = "", script: str = "", **number
 
 def summary(capsys: pytest.CaptureFixture[str], *results: Result, earlier: int = 0, **plan: Any) -> str:
     """Return the words about a pre-check that came to ``results``."""
-    files = ResultFiles(Path("out") / f"accuracy_checking_result_{STAMP}.csv", DETAILS, "zh", 14)
+    files = CheckFiles(Path("out") / f"accuracy_checking_result_{STAMP}.csv", DETAILS, "zh", 14)
     found = CheckSummary(
         CheckPlan(Path("run/dump.json"), Path("out"), STAMP, **plan), files, len(results) + earlier, earlier
     )
@@ -53,7 +53,7 @@ def shown(text: str) -> list[str]:
 def test_the_end_points_to_explain_where_the_recorded_results_can_be_judged(
     is_explainable: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    files = ResultFiles(Path(f"accuracy_checking_result_{STAMP}.csv"), DETAILS, "zh", 14)
+    files = CheckFiles(Path(f"accuracy_checking_result_{STAMP}.csv"), DETAILS, "zh", 14)
     plan = CheckPlan(Path("a run/dump.json"), Path("out"), STAMP)
     precheck_words.print_summary(CheckSummary(plan, files, is_explainable=is_explainable))
     assert ("\n    probe explain 'a run/dump.json'\n" in capsys.readouterr().out) is is_explainable
@@ -205,7 +205,7 @@ def test_a_script_is_run_where_there_is_one() -> None:
     [(PASS, (False, False)), (SKIP, (False, False)), (WARNING, (True, False)), (ERROR, (True, True))],
 )
 def test_which_level_a_check_reaches(status: Status, reached: tuple[bool, bool]) -> None:
-    files = ResultFiles(Path(f"accuracy_checking_result_{STAMP}.csv"), DETAILS, "zh", 14)
+    files = CheckFiles(Path(f"accuracy_checking_result_{STAMP}.csv"), DETAILS, "zh", 14)
     found = CheckSummary(plan(), files)
     found.count(result("Torch.a.0", status))
     assert tuple(precheck_words.reaches(found, level) for level in ("warning", "error")) == reached

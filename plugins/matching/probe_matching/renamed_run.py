@@ -1,4 +1,4 @@
-"""Base class of views of a run, which matchers see in its place; tables show the original run."""
+"""Base class of runs under common names, which matchers see in place of a run; tables show the original run."""
 
 from __future__ import annotations
 
@@ -7,30 +7,33 @@ from abc import abstractmethod
 from array import array
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import Any
-
-import numpy as np
 
 from probe_core.model import Record, Slot, Value
 from probe_core.model.run import Construct, Run
+from probe_matching.derived_run import DerivedRun
 
-ALONE = "~"
+UNPAIRED_MARK = "~"
 """The beginning of the path of a value without a partner."""
 
 
-class View(Run):
-    """A view of a run under common names, with the same records and slot numbers as the run.
+def is_unpaired(slot: Slot) -> bool:
+    """Return True for a value without a place that both runs have."""
+    return slot.path.startswith(UNPAIRED_MARK)
 
-    A subclass calls ``_set_names`` with all names, then ``_compute_signatures``, before the view is used.
+
+class RenamedRun(DerivedRun):
+    """A run under common names, with the same records and slot numbers as the original run.
+
+    A subclass calls ``_set_names`` with all names, then ``_compute_signatures``, before the run is used.
 
     Args:
-        run: The run to view.
+        run: The original run.
         side: ``target`` or ``golden``, which marks values without a partner.
     """
 
     def __init__(self, run: Run, side: str) -> None:
-        self._run, self._side = run, side
-        self.path, self.header, self.mode, self.is_debug = run.path, run.header, run.mode, run.is_debug
+        super().__init__(run)
+        self._side = side
         self.starts = run.starts
 
     @abstractmethod
@@ -55,7 +58,7 @@ class View(Run):
             path: The common path.
             value: The value to show matchers; None for that of the run.
         """
-        place = f"{ALONE}{self._side}.{slot.path}" if path is None else path
+        place = f"{UNPAIRED_MARK}{self._side}.{slot.path}" if path is None else path
         name = f"{key}.{slot.side.value}.{place}" if place else f"{key}.{slot.side.value}"
         return Slot(name, slot.side, place, slot.value if value is None else value)
 
@@ -71,10 +74,6 @@ class View(Run):
     def find(self, key: str) -> int | None:
         """Return the index of the record with the common name ``key``."""
         return self._index.get(key)
-
-    def tensor(self, value: Value) -> np.ndarray[Any, Any]:
-        """Return the array of a tensor value of the run."""
-        return self._run.tensor(value)
 
     @cached_property
     def construct(self) -> Construct:
