@@ -49,6 +49,11 @@ def probe_answers() -> list[AnswerSpec]:
 @hookimpl
 def probe_options() -> list[OptionSpec]:
     """Return the options of compare, and ``--check-collectives`` of merge_result."""
+    return [*_create_search_options(), *_create_options_of_further_runs(), _create_collectives_option()]
+
+
+def _create_search_options() -> list[OptionSpec]:
+    """Return the options that select what is searched."""
     return [
         OptionSpec(
             FIRST_DIFFERENCE, "finds the first difference over all ranks",
@@ -57,15 +62,6 @@ def probe_options() -> list[OptionSpec]:
             options=(
                 Option("analyze", ("-da", "--diff-analyze"), "Find the first difference over all ranks; "
                        "write JSON, and tables only with --format."),
-            ),
-        ),
-        OptionSpec(
-            "baseline", "explains what two golden runs differ by", "probe_diagnosis.answer.references.baseline:ask",
-            command="compare",
-            defaults={"baseline": None},
-            options=(
-                Option("run", ("--baseline",), "A second golden run (other kernels, other thread count): "
-                       "what differs between both golden runs is no cause.", kind="run", metavar="GOLDEN2"),
             ),
         ),
         OptionSpec(
@@ -80,6 +76,21 @@ def probe_options() -> list[OptionSpec]:
                        kind="text", metavar="N", needs="is_resumed"),
             ),
         ),
+    ]  # fmt: skip
+
+
+def _create_options_of_further_runs() -> list[OptionSpec]:
+    """Return the options that name a further run."""
+    return [
+        OptionSpec(
+            "baseline", "explains what two golden runs differ by", "probe_diagnosis.answer.references.baseline:ask",
+            command="compare",
+            defaults={"baseline": None},
+            options=(
+                Option("run", ("--baseline",), "A second golden run (other kernels, other thread count): "
+                       "what differs between both golden runs is no cause.", kind="run", metavar="GOLDEN2"),
+            ),
+        ),
         OptionSpec(
             "reference", "measures both runs against a more precise one",
             "probe_diagnosis.answer.references.reference:ask", command="compare",
@@ -90,16 +101,20 @@ def probe_options() -> list[OptionSpec]:
                        kind="run", metavar="RUN"),
             ),
         ),
-        OptionSpec(
-            "collectives", "checks the communication of a run", "probe_diagnosis.collectives.command:"
-            "check_collectives", command="merge-result",
-            options=(
-                Option("run", ("--check-collectives",), "Check what the communication calls of this run, "
-                       "recorded with tensors, delivered; may be given with -i or alone.",
-                       kind="run", metavar="RUN"),
-                Option("fail_on", ("--fail-on",), "With --check-collectives: exit with 1 if a call delivered "
-                       "wrong values, or (warning) was not checked; with 2 if none was checked.",
-                       kind="text", choices=("warning", "error"), needs="run"),
-            ),
-        ),
     ]  # fmt: skip
+
+
+def _create_collectives_option() -> OptionSpec:
+    """Return the option that checks communication calls."""
+    return OptionSpec(
+        "collectives", "checks the communication of a run", "probe_diagnosis.collectives.command:"
+        "check_collectives", command="merge-result",
+        options=(
+            Option("run", ("--check-collectives",), "Check what the communication calls of this run, "
+                   "recorded with tensors, delivered; may be given with -i or alone.",
+                   kind="run", metavar="RUN"),
+            Option("fail_on", ("--fail-on",), "With --check-collectives: exit with 1 if a call delivered "
+                   "wrong values, or (warning) was not checked; with 2 if none was checked.",
+                   kind="text", choices=("warning", "error"), needs="run"),
+        ),
+    )  # fmt: skip

@@ -286,6 +286,13 @@ def _classify_rows(batch: RowBatch, table: ValueTable, is_shifted: Array, is_sta
     reasons = ["", *REASON_PHRASES]
     numbers = [reasons.index(code) for code, _ in conditions]
     codes: Array = np.select([is_met for _, is_met in conditions], numbers, 0)
+    _classify_unmeasured_rows(batch, table, codes, reasons)
+    return codes, reasons
+
+
+def _classify_unmeasured_rows(batch: RowBatch, table: ValueTable, codes: Array, reasons: list[str]) -> None:
+    """Set the codes of rows that no metric measured to their reasons; reasons of plugins are added to ``reasons``."""
+    sides = batch.target, batch.golden
     is_unmeasured = ~batch.verdicts.map_verdicts(lambda verdict: verdict.measured) & (codes == 0)
     # recorders store no tensor of a value without a data name on either side
     has_data = (sides[0].column("data") >= 0) | (sides[1].column("data") >= 0)
@@ -296,4 +303,3 @@ def _classify_rows(batch: RowBatch, table: ValueTable, is_shifted: Array, is_sta
         if first not in reasons:
             reasons.append(first)
         codes[line] = reasons.index(first)
-    return codes, reasons

@@ -10,7 +10,12 @@ from probe_core.errors import format_count
 from probe_core.model.answers import Answer, Condition, Coverage, Finding, Note, NoteKind, Outcome
 from probe_diagnosis.answer.references import baseline
 from probe_diagnosis.answer.references import reference as reference_answers
-from probe_diagnosis.answer.verdict.rank_verdict import describe_agreement, format_first_line, suggest_next_steps
+from probe_diagnosis.answer.verdict.rank_verdict import (
+    describe_agreement,
+    describe_further_runs,
+    format_first_line,
+    suggest_next_steps,
+)
 from probe_diagnosis.conditions.differences import sort_by_effect
 from probe_diagnosis.timeline.coverage import CoverageTally, describe_reason
 
@@ -123,12 +128,7 @@ def _merge_notes(
             if note.kind not in (NoteKind.BASELINE, NoteKind.REFERENCE) and not (note.op and note.op in named):
                 text = f"in {name}, {note.text}" if note.op and len(answers) > 1 else note.text
                 notes.setdefault((note.kind, note.op or note.text), note._replace(text=text))
-    merged = [*notes.values()]
-    if baseline_counts:
-        merged.append(Note(NoteKind.BASELINE, baseline.describe_baseline(baseline_counts)))
-    if reference:
-        merged.append(Note(NoteKind.REFERENCE, reference_answers.describe_reference(reference)))
-    return tuple(merged)
+    return (*notes.values(), *describe_further_runs(baseline_counts, reference))
 
 
 def _merge_conditions(answers: Mapping[str, Answer], *, is_multi_rank: bool) -> tuple[Condition, ...]:

@@ -97,9 +97,7 @@ class RankDiagnosis:
         """
         facts, runs, history = self.facts, self.runs, self.history
         is_excused = bool(reference and reference["values"])
-        phases = None
-        if is_excused and self.reference_directory is not None:
-            phases = read_phases(self.reference_directory)
+        phases = read_phases(self.reference_directory) if is_excused and self.reference_directory else None
         step_phases = PhaseComparison(facts, runs, history.noise if history is not None else 0.0, phases)
         selection = select_calls(facts, runs, step_phases, history, in_step=bool(self.step))
         moved = self._find_effective_move(selection)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from probe_core.errors import format_count
@@ -57,7 +57,6 @@ def build_rank_answer(
         is_multi_rank: True if the runs have several ranks, so that the sentence names this one.
     """
     incomplete = (*unfinished, *((INTERRUPTED_CLAUSE,) if is_interrupted else ()))
-    coverage = tally.build_coverage()
     outcome = _decide_outcome(causes, tally, doubt=doubt, is_interrupted=is_interrupted)
     if outcome is Outcome.DIVERGED:
         text = f"{format_first_line(causes[0], is_multi_rank=is_multi_rank)}{_describe_share(tally)}"
@@ -69,22 +68,28 @@ def build_rank_answer(
         text = _describe_undecided(
             causes, tally, doubt=doubt, is_interrupted=is_interrupted, is_multi_rank=is_multi_rank
         )
-    if baseline_counts:
-        notes = (*notes, Note(NoteKind.BASELINE, baseline.describe_baseline(baseline_counts)))
-    if reference:
-        notes = (*notes, Note(NoteKind.REFERENCE, describe_reference(reference)))
     return Answer(
         outcome,
         text,
         (*causes, *altered_calls),
-        coverage,
+        tally.build_coverage(),
         (*incomplete, *tally.format_reasons()),
         (*suggest_next_steps(outcome, tally), *advice),
-        tuple(notes),
+        (*notes, *describe_further_runs(baseline_counts, reference)),
         baseline_counts or {},
         incomplete,
         reference=reference or {},
     )
+
+
+def describe_further_runs(
+    baseline_counts: Mapping[str, Any] | None, reference: Mapping[str, Any] | None
+) -> Iterator[Note]:
+    """Yield the notes on the baseline and on the reference, if there are any."""
+    if baseline_counts:
+        yield Note(NoteKind.BASELINE, baseline.describe_baseline(baseline_counts))
+    if reference:
+        yield Note(NoteKind.REFERENCE, describe_reference(reference))
 
 
 def _decide_outcome(causes: Sequence[Finding], tally: CoverageTally, *, doubt: str, is_interrupted: bool) -> Outcome:

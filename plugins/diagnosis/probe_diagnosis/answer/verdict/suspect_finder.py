@@ -204,11 +204,17 @@ class SuspectFinder:
         if opened.plan.options.get("reference") is None or draft.interrupted:
             return concluded
         is_needed = concluded[0].outcome is not Outcome.AGREE
+        return conclude(self._consider_reference(opened, pair, compare, is_needed=is_needed), precision)
+
+    def _consider_reference(
+        self, opened: OpenComparison, pair: RunPair, compare: Comparer, *, is_needed: bool
+    ) -> ReferenceRun | None:
+        """Excuse differences to the golden that a more precise run explains; return None if it was not compared."""
         aligned = self.facts is not self._tabulated
         reference = consider_reference(self.facts, opened, pair, compare, needed=is_needed, aligned=aligned)
         if reference is not None and reference.record is not None:
             self.reference_directory = reference.record.parent
-        return conclude(reference, precision)
+        return reference
 
     def _add_line(self, cause: Finding) -> Finding:
         """Return a cause with the line of its row in the table, which a further pass does not know.
