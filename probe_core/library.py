@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import fields, replace
 from html import escape
@@ -12,11 +12,11 @@ from inspect import Parameter, signature
 from itertools import islice
 from pathlib import Path
 from shutil import copyfile, rmtree
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from probe_core.errors import UserError, format_count, make_printable, suggest_name
 from probe_core.files.atomic import create_private_directory, make_directory, write_atomically
-from probe_core.files.location import parse_location
+from probe_core.files.location import is_remote, parse_location
 from probe_core.files.user_files import parse_numbers
 from probe_core.model import Cell, Level, RowCounts, Suspect
 from probe_core.model.plan import DEFAULT_FORMATS, Plan, StackMode, get_time_stamp
@@ -41,6 +41,15 @@ _FIELDS_WITHOUT_OPTION = {"target", "golden", "time_stamp", "answers", "options"
 OPTION_NAMES = sorted(_DEFAULTS.keys() - _FIELDS_WITHOUT_OPTION)
 """The names of the core's options of ``compare`` (docs/python.md#options)."""
 _PATH_FIELDS = ("output", "stack_path")
+_KINDS = {bool: "flag", StackMode: "flag", int: "count", tuple: "texts"} | dict.fromkeys(_PATH_FIELDS, "file")
+"""Kinds of the core's options by their names or the types of their defaults; all others are texts."""
+_EXPECTED_TYPES: dict[str, tuple[str, Any, bool]] = {
+    "flag": ("True or False", bool, False), "count": ("a positive integer", int, False),
+    "text": ("a text", str, False), "texts": ("a text or a list of texts", str, True),
+    "numbers": ("a number, a text, or a list of these", (str, SupportsIndex), True),
+    "file": ("a path", (str, os.PathLike, Mapping), False), "run": ("a path or a URL", (str, os.PathLike), False),
+}  # fmt: skip
+"""For each kind of option: the description of its values, their types, and True if lists of them are accepted."""
 
 
 def compare(target: str | os.PathLike[str], golden: str | os.PathLike[str], **options: Any) -> Comparison:
@@ -114,10 +123,12 @@ def create_plan(manager: Manager, target: Path, golden: Path, options: Mapping[s
 
 def _convert_value(name: str, value: Any, option: Option | None = None) -> Any:
     """Return the value of an option, or of the ``option`` of a plugin, in the form that the command line yields."""
-    is_flag = name == "stack" if option is None else option.kind == "flag"
-    kind = bool if is_flag else type(_DEFAULTS.get(name))
-    if kind in (bool, int) and (type(value) is not kind or (name == "jobs" and value < 1)):
-        expected = "True or False" if kind is bool else "a positive integer"
+    kind = option.kind if option else _KINDS.get(name, _KINDS.get(type(_DEFAULTS.get(name)), "text"))
+    expected, types, may_be_list = _EXPECTED_TYPES[kind]
+    items = [*value] if may_be_list and isinstance(value, Iterable) and not isinstance(value, str) else [value]
+    is_valid = all(isinstance(item, types) and (type(item) is bool) is (kind == "flag") for item in items)
+    is_valid = (is_valid and (kind != "count" or value > 0)) or is_remote(value)
+    if not (is_valid or (option and option.value_optional and value is True)):
         raise UserError(f"{name} must be {expected}, not {value!r:.40}.", f"Pass {expected}.")
     if option is not None:
         if option.choices and value not in option.choices:
@@ -125,11 +136,10 @@ def _convert_value(name: str, value: Any, option: Option | None = None) -> Any:
         if option.kind == "file" and isinstance(value, str):
             return Path(value)
         if option.kind == "numbers":
-            items = [value] if isinstance(value, (str, int)) else [*value]
             return parse_numbers(",".join(map(str, items)), name) if items else ()
         return parse_location(value) if option.kind == "run" else value
-    if kind is tuple:
-        return tuple(dict.fromkeys([value] if isinstance(value, str) else value))
+    if kind == "texts":
+        return tuple(dict.fromkeys(items))
     return Path(value) if name in _PATH_FIELDS and isinstance(value, str) else value
 
 

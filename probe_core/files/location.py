@@ -52,4 +52,5 @@ def parse_location(text: str | os.PathLike[str]) -> Path:
 
 def is_remote(path: Any) -> bool:
     """Return True for a path outside this machine's file system."""
-    return not isinstance(path, (str, Path)) and hasattr(path, "fs")
+    is_local = isinstance(path, Path) and getattr(path, "protocol", "") in ("", "file", "local")
+    return hasattr(path, "fs") and not is_local

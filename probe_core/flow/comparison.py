@@ -20,7 +20,6 @@ from probe_core.model.columns import Array
 from probe_core.model.measure import OpenPair, PairGroup
 from probe_core.model.plan import Plan
 from probe_core.model.report import FailureNote
-from probe_core.model.run import Run
 from probe_core.plugins.blame import PluginError, blame_plugin
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import OpenComparison
@@ -78,7 +77,11 @@ class RunComparison:
             for run in runs:
                 closing_stack.callback(run.close)
             target_run, golden_run, notes = select_records(manager, *runs)
-            notes += _describe_unfinished(target_run, golden_run)
+            notes += [
+                f"the {side} is unfinished, and calls after its last record are missing: {run.header.unfinished}"
+                for side, run in (("target", target_run), ("golden", golden_run))
+                if run.header.unfinished
+            ]
             mode, is_debug = target_run.mode, target_run.is_debug
             # not a bound method, because a reference cycle would keep a failed comparison alive
             note_failure = partial(_note_failure, notes)
@@ -153,15 +156,6 @@ class RunComparison:
         for pair in group:
             if pair.unreadable is not None and not pair.unreadable.missing:
                 self.add_unreadable([str(pair.unreadable)], 1)
-
-
-def _describe_unfinished(target: Run, golden: Run) -> list[str]:
-    """Return notes on the runs whose recording did not finish."""
-    return [
-        f"the {side} is unfinished, and calls after its last record are missing: {run.header.unfinished}"
-        for side, run in (("target", target), ("golden", golden))
-        if run.header.unfinished
-    ]
 
 
 def _note_failure(notes: list[str], error: PluginError, consequence: str) -> None:

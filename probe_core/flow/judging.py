@@ -76,12 +76,12 @@ def _judge(name: str, judge: Judge | BatchJudge, batch: RowBatch) -> None:
     """Change the verdicts that a judge rules on."""
     if isinstance(judge, BatchJudge):
         for line, ruling in judge.judge_batch(batch).items():
-            batch.rule(range(len(batch))[line], name, _check_ruling(ruling))  # range: refuses lines outside the batch
+            batch.rule(range(len(batch)).index(line), name, _check_ruling(ruling))  # refuses lines outside the batch
         return
     for number, (_, rows) in enumerate(batch.all_rows()):
         rulings = judge.judge(batch.op(number), rows)
         for index, ruling in dict(rulings).items():
-            batch.rule(batch.lines(number)[index], name, _check_ruling(ruling))
+            batch.rule(batch.lines(number)[range(len(rows)).index(index)], name, _check_ruling(ruling))
 
 
 def _check_ruling(ruling: Any) -> Ruling:

@@ -27,7 +27,8 @@ def open_runs(plan: Plan, manager: Manager, target: Path, golden: Path) -> tuple
     """
     framework = plan.framework
     if framework is not None:
-        applies = [_has_confident_reader(manager, path, framework) for path in (target, golden)]
+        readers = [_find_readers(manager, path, framework) for path in (target, golden)]
+        applies = [any(candidate.confidence for candidate in candidates) for candidates in readers]
         if any(applies) and not all(applies):
             framework = None  # the option does not apply to a run of another framework
     with ExitStack() as stack:  # closes the runs if they cannot be compared
@@ -67,10 +68,6 @@ def _can_compare_statistics(*runs: Run) -> bool:
     """Return True for a run of tensors and a run of statistics that saves the tensors of selected calls."""
     modes = {run.mode for run in runs}
     return modes == {Mode.TENSOR, Mode.STATISTICS} and any(run.header.selects_tensors for run in runs)
-
-
-def _has_confident_reader(manager: Manager, path: Path, framework: str) -> bool:
-    return any(candidate.confidence for candidate in _find_readers(manager, path, framework))
 
 
 class _ReaderCandidate(NamedTuple):
@@ -144,7 +141,7 @@ def open_run(manager: Manager, path: Path, framework: str | None = None) -> Run:
             f"{path} was not recorded from {' or '.join(known_frameworks)}.",
             "Leave --framework out to detect the framework."
             if framework
-            else "Install the plugin of the framework that recorded it.",
+            else "Install the plugin of its framework. If the file is incomplete, record the run again.",
         )
     with blame_plugin(best.spec.title, best.spec.origin):
         return best.reader.open(path)

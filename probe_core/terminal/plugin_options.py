@@ -34,13 +34,14 @@ def add_plugin_options(name: str, command: click.Command, manager: Manager) -> c
 
 
 def collect_option_actions(ctx: click.Context, manager: Manager) -> list[tuple[Any, Mapping[str, Any]]]:
-    """Return the function of each group of plugin options that the command line uses, with their values.
+    """Return the function of each group of plugin options that the command line uses, in order, with their values.
 
     Raises:
         UserError: An option was given without one that it needs.
     """
     values: Mapping[str, Mapping[str, Any]] = ctx.meta.get(_VALUES_KEY, {})
-    return [(manager.find("options", name, OptionSpec).action(chosen), chosen) for name, chosen in values.items()]
+    names = dict.fromkeys(spec.name for spec in manager.specs("options", OptionSpec) if spec.name in values)
+    return [(manager.find("options", name, OptionSpec).action(values[name]), values[name]) for name in names]
 
 
 def find_set_parameters(ctx: click.Context) -> frozenset[str]:

@@ -75,7 +75,8 @@ class ExactStatistics:
     differently: a larger difference than rounding explains is a fault; a smaller one may be rounding or
     another integer. nan equals nan; null on either side is not compared; -0.0 equals 0.0. The limit is a
     multiple of the eps of float32 (``thresholds.yaml``), times the largest magnitude (mean) or the golden's norm
-    (norm), which is 0 for a golden of zeros. Source: docs/tables.md#exactness, a rule of probe.
+    (norm), which is 0 for a golden of zeros. A boolean against an integer is 0 or 1.
+    Source: docs/tables.md#exactness, a rule of probe.
     """
 
     def __init__(self) -> None:
@@ -92,9 +93,8 @@ class ExactStatistics:
             if number is None or reference is None or number == reference:
                 continue
             text = f"{name} {number!r:.24} against {reference!r:.24}"
-            if not (is_number(number) and is_number(reference)):
-                if is_number(number) is is_number(reference):
-                    yield text, True
+            if isinstance(number, str) or isinstance(reference, str) or type(number) is type(reference) is bool:
+                yield text, True
                 continue
             first, second = convert_to_float(number), convert_to_float(reference)
             if first != first and second != second:

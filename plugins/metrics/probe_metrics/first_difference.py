@@ -19,7 +19,6 @@ from probe_metrics.dtype_limits import get_eps, get_smallest
 from probe_metrics.exact import format_scalars
 from probe_metrics.kernel import GroupSums, compute_group_sums
 from probe_metrics.masked import are_masked, estimate_hidden_count, is_masked, measure_unmasked
-from probe_metrics.statistics import is_number
 from probe_metrics.thresholds import load_thresholds
 
 DIFFERS, AGREES = "differs", "agrees"
@@ -243,7 +242,8 @@ class FirstDifference(GroupPolicyBase):
         numbers = [
             (name, convert_to_float(number), convert_to_float(reference))
             for name, number, reference in statistics
-            if is_number(number) and is_number(reference)
+            if isinstance(number, (int, float)) and isinstance(reference, (int, float))
+            if not type(number) is type(reference) is bool  # a boolean against a number is 0 or 1
         ]
         for name, value, reference in statistics:
             if (

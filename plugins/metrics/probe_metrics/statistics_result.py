@@ -9,7 +9,7 @@ from probe_reporters.api import NOT_AVAILABLE
 
 from probe_core.model import Level, Reason, Value, Verdict
 from probe_core.model.batches import RowBatch
-from probe_core.model.columns import NONE, TENSOR, Array
+from probe_core.model.columns import BIG_INTEGER, BOOLEAN, NONE, TENSOR, TEXT, Array
 from probe_core.model.results import VerdictColumn
 from probe_metrics.adapters import BatchPolicyBase
 from probe_metrics.exact import EXACT_REASON, LAST_DIGITS_REASON, ExactStatistics, format_scalars, is_exact_dtype
@@ -20,6 +20,10 @@ STATISTIC_NAMES = ("max", "min", "mean", "norm")
 PASS_VERDICT = Verdict(Level.PASS, "")
 UNPAIRED_VERDICT = Verdict(Level.WARNING, NOT_AVAILABLE, measured=False)
 OTHER_SHAPE_VERDICT = Verdict(Level.ERROR, NOT_AVAILABLE, (Reason("evidence", "the shapes differ"),))
+
+
+_HAS_NUMBER = np.array([kind not in (NONE, TEXT) for kind in range(BIG_INTEGER + 1)])
+"""True for the types of statistics that are numbers or booleans."""
 
 
 class StatisticsResult(BatchPolicyBase):
@@ -100,21 +104,24 @@ class StatisticsResult(BatchPolicyBase):
 
         * Two finite numbers have the relative error of the class; equal numbers, and two nan, have 0.
         * Numbers of which one is nan or inf have inf.
-        * Two texts or booleans have inf, because there is no error to measure; the caller ignores equal texts.
-        * All other pairs have 0: null on one side is ignored.
+        * A boolean against a number is the number 0 or 1.
+        * All other pairs have inf, because there is no error to measure; the caller ignores equal texts.
+        * Null on one side is ignored: the error is 0.
         """
         sides = batch.target, batch.golden
         numbers, golden_numbers = (side.column("numbers") for side in sides)
         types, golden_types = (side.column("types") for side in sides)
-        is_number, is_golden_number = map(are_number, sides)
+        is_measurable = (
+            _HAS_NUMBER[types] & _HAS_NUMBER[golden_types] & ~((types == BOOLEAN) & (golden_types == BOOLEAN))
+        )
         with np.errstate(all="ignore"):
             errors = abs((numbers - golden_numbers) / golden_numbers)
             errors_near_zero = abs(numbers) / (abs(numbers) + self._magnitude_offset)
         errors = np.where(golden_numbers == 0, errors_near_zero, errors)
         errors[~(np.isfinite(numbers) & np.isfinite(golden_numbers))] = math.inf
         errors[(numbers == golden_numbers) | (np.isnan(numbers) & np.isnan(golden_numbers))] = 0.0
-        is_text = ~is_number & ~is_golden_number & (types != NONE) & (golden_types != NONE)
-        return np.select([is_number & is_golden_number, is_text], [errors, math.inf], 0.0)
+        is_recorded = (types != NONE) & (golden_types != NONE)
+        return np.select([is_measurable, is_recorded], [errors, math.inf], 0.0)
 
     def _find_significant(self, batch: RowBatch) -> Array:
         """Return True for differences that are not small relative to the tensor's largest magnitude."""

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import suppress
 
-import click
 from probe_precheck.api import Status
 
 from probe_core import console
 from probe_core.errors import format_count, format_list, make_printable
-from probe_core.safe_text import escape_invisible
 from probe_online.accounts import WORST, SessionAccount
+from probe_online.console import TerminalLines
 from probe_online.files import ResultDirectory
 from probe_online.ledger import Ledger
 from probe_online.settings import ReceptionPlace
@@ -232,27 +229,3 @@ def _format_table(ledger: Ledger, judged_count: int, speed: float) -> list[str]:
         for api, (errors, warnings) in ordered[:MAX_SHOWN_APIS]
     ]
     return lines
-
-
-# -- lines on a terminal that are drawn again and again in the same place ---------------------------
-
-
-class TerminalLines:
-    """A few lines at the end of what a terminal shows."""
-
-    def __init__(self) -> None:
-        self._drawn = 0
-
-    def draw(self, lines: Sequence[str]) -> None:
-        """Show lines, made safe, in place of those before."""
-        self.wipe()
-        with suppress(BrokenPipeError):
-            click.echo("\n".join(map(escape_invisible, lines)), err=True)
-        self._drawn = len(lines)
-
-    def wipe(self) -> None:
-        """Take the lines off the terminal."""
-        if self._drawn:
-            with suppress(BrokenPipeError):
-                click.echo(f"\x1b[{self._drawn}A\x1b[J", err=True, nl=False)
-            self._drawn = 0

@@ -32,9 +32,18 @@ def set_page_language(plan: Plan, values: Mapping[str, Any], option_names: Set[s
     Raises:
         UserError: The plan writes no page.
     """
-    formats = tuple(
-        f"{FORMAT}:lang={values['lang']}" if name.partition(":")[0] == FORMAT else name for name in plan.formats
-    )
-    if formats == plan.formats:
+    if not any(map(_is_page, plan.formats)):
         raise UserError("--lang is the language of the page, and no page is written.", "Add --format html.")
-    return replace(plan, formats=formats)
+    formats = (_set_language(name, values["lang"]) if _is_page(name) else name for name in plan.formats)
+    return replace(plan, formats=tuple(formats))
+
+
+def _is_page(name: str) -> bool:
+    """Return True for the format of the page, with or without parameters."""
+    return name.partition(":")[0] == FORMAT
+
+
+def _set_language(name: str, language: str) -> str:
+    """Return the format of the page with its other parameters and a language."""
+    parameters = [item for item in name.split(":")[1:] if item.partition("=")[0] != "lang"]
+    return ":".join((FORMAT, *parameters, f"lang={language}"))

@@ -384,11 +384,11 @@ def test_a_kit_knows_only_the_core_and_lower_kits(kit: str) -> None:
 def test_a_kit_is_imported_in_pieces() -> None:
     """Processes that run calls load neither the command line nor the manager, nor the supervisor."""
     code = (
-        "import sys, probe_precheck; "
+        "import sys, probe_precheck.api; "
         "before = {one for one in sys.modules if one.startswith('probe_') and '__editable__' not in one}; "
         "assert before <= {'probe_precheck', 'probe_precheck.api', 'probe_core', 'probe_core.exports'}, before; "
         "import types; "
-        "loaded = [getattr(probe_precheck, name) for name in probe_precheck.__all__]; "
+        "loaded = [getattr(probe_precheck.api, name) for name in probe_precheck.api.__all__]; "
         "assert not [one for one in loaded if isinstance(one, types.ModuleType)]; "
         "print(*[one for one in ('click', 'probe_core.plugins.manager', 'probe_precheck.supervisor', "
         "'probe_core.cli', 'torch') if one in sys.modules])"

@@ -8,6 +8,7 @@ from itertools import count
 from typing import Any
 
 import numpy as np
+import pytest
 
 from probe_core.flow.judging import judge_batches
 from probe_core.model import Level, Op, Reason, Row, Ruling, Verdict
@@ -37,8 +38,11 @@ class LabelJudge:
 class OutsideJudge:
     """A judge that rules on a row that does not exist."""
 
+    def __init__(self, index: int) -> None:
+        self.index = index
+
     def judge_batch(self, batch: RowBatch) -> Mapping[int, Ruling]:
-        return {len(batch): Ruling(Verdict(Level.PASS, "Yes"), Reason("outside"))}
+        return {self.index: Ruling(Verdict(Level.PASS, "Yes"), Reason("outside"))}
 
 
 def create_manager(*specs: JudgeSpec) -> Manager:
@@ -75,11 +79,14 @@ def test_replaced_verdicts_keep_the_judge() -> None:
     assert (replaced.judge, replaced.verdict.label, replaced.reason.code) == ("x", "old", "letter")
 
 
-def test_a_judge_that_rules_outside_the_batch_is_left_out() -> None:
-    labels, notes = judge_two_rows(JudgeSpec("out", "out", OutsideJudge), JudgeSpec("x", "x", lambda: LabelJudge("x")))
+@pytest.mark.parametrize("index", [2, -1])
+def test_a_judge_that_rules_outside_the_batch_is_left_out(index: int) -> None:
+    out = JudgeSpec("out", "out", lambda: OutsideJudge(index))
+    labels, notes = judge_two_rows(out, JudgeSpec("x", "x", lambda: LabelJudge("x")))
     assert labels == ["x", "x"]
     (note,) = notes
-    assert note.startswith('The judge "out" of mine failed: IndexError') and "from there on" in note
+    assert note.startswith(f'The judge "out" of mine failed: ValueError: {index} is not in range')
+    assert "from there on" in note
 
 
 def test_the_first_of_two_judges_of_one_name_is_used() -> None:

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from probe_metrics.first_difference import EQUAL_REASONS, FirstDifference
 from probe_metrics.thresholds import load_thresholds
 from support.cases import every
-from support.measuring import PROPERTY
+from support.measuring import PROPERTY, tensor_value
 from support.references.first_difference import ROUNDED_AS, evidence, inf, nan, noise_of
 from support.references.metric_reference import ANY, DTYPES, FLOATS, pairs, two_arrays
 
-from probe_core.model import Level, Verdict
-from probe_core.testing import pair_of
+from probe_core.model import Level, Statistics, Verdict
+from probe_core.testing import pair_of, pair_of_values
 
 FLOAT_TYPES = {
     "float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float32": np.float32, "float64": np.float64,
@@ -352,3 +352,10 @@ def test_whole_numbers_by_the_formula(arrays: tuple[Any, Any]) -> None:
     target, golden = (side.astype(np.int64) for side in arrays)
     expected = Level.PASS if np.array_equal(target, golden) else Level.ERROR
     assert judge(target, golden).level is expected
+
+
+@every("largest, label", [(5.0, "differs"), (1.0, "agrees")])
+def test_statistics_of_booleans_against_numbers(largest: float, label: str) -> None:
+    target = tensor_value(Statistics(largest, 0.0, 0.5, None))
+    golden = tensor_value(Statistics(True, False, None, None), dtype="torch.bool")
+    assert FirstDifference().judge(pair_of_values(target, golden), {}).label == label

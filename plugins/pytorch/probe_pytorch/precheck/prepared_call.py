@@ -81,7 +81,7 @@ class PreparedCall:
             conversion: The dtypes of the reference.
             result_dtypes: The dtypes of the results of the device.
             gradients: The gradients of outputs, with the numbers of the outputs; empty to run no backward.
-            seed: The seed of the run, from which that of the changes is derived.
+            seed: The random seed of the run, from which that of the changes is derived.
         """
         generator = create_generator(seed, f"{self.call.name}/moved")
         function, arguments, conversion = perturb_call(
