@@ -183,11 +183,14 @@ def _index_by_plain_name(names: Sequence[str]) -> dict[str, str]:
 
 
 def _list_spellings(name: str, rules: ConfigRules) -> tuple[str, ...]:
-    """Return the other spellings of a name, the standard one first."""
+    """Return the other spellings of a name, the standard one first. Flags of one parameter are not spellings."""
     for standard, aliases in rules.aliases.items():
         if name == standard or name in aliases:
             return standard, *aliases
-    return ()
+    for standard, flags in rules.flags.items():
+        if name in flags:
+            return (standard,)
+    return rules.flags.get(name, ())
 
 
 def _select_comparable(names: Iterable[str]) -> list[str]:

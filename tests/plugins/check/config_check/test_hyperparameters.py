@@ -53,6 +53,14 @@ def test_equal_full_names_are_matched_before_unique_plain_names(
     assert [row[:2] for row in rows(bench, cmp)] == expected
 
 
+def test_flags_that_name_different_values_do_not_match_each_other() -> None:
+    assert [row[:2] for row in rows({"bf16": True}, {"fp32": True})] == [
+        ("Only in comparison", "fp32"), ("bf16", "Only in benchmark"),
+    ]  # fmt: skip
+    for names in (("compute_dtype", "fp32"), ("bf16", "compute_dtype")):
+        assert [row[:2] for row in rows({names[0]: 1}, {names[1]: 2})] == [names]
+
+
 def test_a_name_is_matched_once() -> None:
     found = rows({"hidden_sizes": 1, "hidden_sized": 2}, {"hidden_size": 1})
     assert [row[:2] for row in found] == [("hidden_sized", "Only in benchmark")]
