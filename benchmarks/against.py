@@ -204,7 +204,8 @@ def measure_size() -> None:
                 for run in ("full", "against")
             )
             calls = [cause.op for cause in list_kept(Path(place) / "against")]
-            print(f"{summary:10} {kept:,} of {full:,} bytes, 1/{full / kept:.0f}: {calls}")
+            share = f", 1/{full / kept:.0f}" if kept else ""
+            print(f"{summary:10} {kept:,} of {full:,} bytes{share}: {calls}")
 
 
 def measure_cost() -> None:

@@ -3,9 +3,9 @@
 Usage: python benchmarks/checkpoints.py [GIB] [DIRECTORY]
 
 Makes two files of GIB gigabytes each (1 unless given) in DIRECTORY, by default a temporary one, with tensors
-of bfloat16 and float32 that differ by noise. Prints for each program the wall and CPU seconds and the largest
-process. MSPROBES names programs of msprobe, separated by colons. They import a package ``megatron``, for
-which an empty one is made. Needs torch to make the files.
+of bfloat16 and float32 that differ by noise. Files of an earlier run with the same size are used again. Prints
+for each program the wall and CPU seconds and the largest process. MSPROBES names programs of msprobe, separated
+by colons. They import a package ``megatron``, for which an empty one is made. Needs torch to make the files.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def main() -> None:
     """Make the files, run the programs, and print a table."""
     size = int(float(sys.argv[1] if len(sys.argv) > 1 else 1) * (1 << 30))
     room = Path(sys.argv[2] if len(sys.argv) > 2 else tempfile.mkdtemp(prefix="checkpoints-"))
-    sides = [str(room / side) for side in ("target", "golden")]
+    sides = [str(room / f"{side}-{size}") for side in ("target", "golden")]
     try:
         for side, noise in zip(sides, (1e-3, 0.0)):
             if not Path(side).exists():

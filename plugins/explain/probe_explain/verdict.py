@@ -216,7 +216,8 @@ def _decide_outcome(
     silent = sum(group.count for group in missing if group.reason == NOTHING_TO_JUDGE)
     if len(judged) < MIN_JUDGED_SHARE * (recorded - silent) or not judged:
         share = f"only {share}" if judged else share
-        return ExplainOutcome.CANNOT_TELL, f"{share}; {missing[0].sentence}" if missing else share
+        reason = min(missing, key=lambda group: group.reason == NOTHING_TO_JUDGE, default=None)
+        return ExplainOutcome.CANNOT_TELL, f"{share}; {reason.sentence}" if reason else share
     values = [(measured.times, f"{name}.{measured.name}") for name, results in judged.items() for measured in results]
     times, name = max(values)
     left = recorded - len(judged)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -86,20 +87,19 @@ def format_run(path: Path, prefix: str, manager: Manager, framework: str | None)
     """
     from probe_core.flow.opening import open_run
 
-    run = open_run(manager, path, framework)
-    if run.stack_path is not None and run.stack_path.is_file():
-        run.use_stacks(run.stack_path)
-    header_lines = ["", "Statistic Info:"]
-    for record in run.records():
-        slots = [slot for slot in record.slots if slot.name.startswith(prefix)]
-        for slot in slots:
-            yield from header_lines
-            header_lines = []
-            yield _format_row(slot.name, slot.value.dtype, slot.value.extent, list(slot.value.statistics))
-        frames = run.stack_of(record.key)
-        if frames and (slots or record.key.startswith(prefix)):
-            yield from _format_stack(record.key, [frame.split("\n") for frame in frames])
-    run.close()
+    with closing(open_run(manager, path, framework)) as run:
+        if run.stack_path is not None and run.stack_path.is_file():
+            run.use_stacks(run.stack_path)
+        header_lines = ["", "Statistic Info:"]
+        for record in run.records():
+            slots = [slot for slot in record.slots if slot.name.startswith(prefix)]
+            for slot in slots:
+                yield from header_lines
+                header_lines = []
+                yield _format_row(slot.name, slot.value.dtype, slot.value.extent, list(slot.value.statistics))
+            frames = run.stack_of(record.key)
+            if frames and (slots or record.key.startswith(prefix)):
+                yield from _format_stack(record.key, [frame.split("\n") for frame in frames])
 
 
 def _format_row(name: str, dtype: Any, shape: Any, numbers: list[Any]) -> str:

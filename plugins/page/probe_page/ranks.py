@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from probe_diagnosis.api import CallDepth
@@ -22,7 +23,7 @@ class Exchange:
     """Calls of one kind, or the calls with which one rank sends to another.
 
     Attributes:
-        sent: Number of calls on record at the sender, or of a collective call.
+        sent: Number of calls on record at the sender, or of collective calls on record at each rank.
         received: Number of calls on record at the receiver.
         differing: Number of calls whose values differ.
         apis: The names of the APIs.
@@ -58,7 +59,8 @@ class Exchanges(NamedTuple):
         step: The directory of the step.
         ranks: The ranks.
         table: The exchanges by sender and receiver.
-        groups: The collective calls: their names, the group as text, and how often each was called.
+        groups: The collective calls: their names, the group as text, and the number of calls of each rank of the
+            group. A call differs if it differs on any rank.
     """
 
     step: str
@@ -120,19 +122,27 @@ def find_exchanges(steps: Mapping[str, Mapping[int, Sequence[CallDepth]]], first
 
 def _collect_exchanges(step: str, ranks: Mapping[int, Sequence[CallDepth]]) -> Exchanges:
     table: dict[tuple[int, int], Exchange] = {}
-    groups: dict[tuple[str, str], Exchange] = {}
+    collectives: dict[tuple[str, str], dict[int, list[CallDepth]]] = {}
     for rank, calls in ranks.items():
         for call in calls:
             if call.is_collective:
                 group = ", ".join(map(str, call.group))
-                groups.setdefault((call.api, group), Exchange()).add(call, sends=True)
+                collectives.setdefault((call.api, group), {}).setdefault(rank, []).append(call)
             for peer in call.sends:
                 table.setdefault((rank, peer), Exchange()).add(call, sends=True)
             for peer in call.receives:
                 table.setdefault((peer, rank), Exchange()).add(call, sends=False)
     ends = sorted({end for pair in table for end in pair})[:MAX_RANKS]
     shown_table = {pair: exchange for pair, exchange in sorted(table.items()) if set(pair) <= set(ends)}
-    return Exchanges(step, ends, shown_table, dict(sorted(groups.items())))
+    groups = {key: _merge_ranks(list(calls.values())) for key, calls in sorted(collectives.items())}
+    return Exchanges(step, ends, shown_table, groups)
+
+
+def _merge_ranks(ranks: Sequence[Sequence[CallDepth]]) -> Exchange:
+    """Return the exchange of collective calls, which each rank makes in the same order."""
+    calls = list(zip_longest(*ranks))
+    differing = sum(any(call is not None and _is_different(call) for call in records) for records in calls)
+    return Exchange(sent=len(calls), differing=differing, apis={ranks[0][0].api: None})
 
 
 def _is_different(call: CallDepth) -> bool:

@@ -6,8 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from probe_legacy.parse_command import format_run
 from support.probe import Probe
 from support.runs.older_dumps import dumps, ptdbg_row, write_rows  # noqa: F401
+
+from probe_core.flow import opening
+from probe_core.plugins.manager import Manager
 
 FILE = "ptdbg23_conv_api_stack/bench/ptdbg_dump_v2.3/rank0/api_stack_bench_dump.pkl"
 
@@ -48,6 +52,18 @@ def test_dumps_of_hooks_and_of_today(dumps: Path, probe: Probe, runs: Any) -> No
     file = runs("stat_L1_datamap") / "npu_dump" / "step0" / "rank" / "dump.json"
     assert probe("parse", file) == 0, probe.err
     assert probe.out.count("Statistic Info:") == 1 and "Trace back(" in probe.out and "[max: " in probe.out
+
+
+def test_the_run_is_closed_if_not_all_lines_are_read(runs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = opening.open_run(Manager(), runs("stat_L1_datamap") / "npu_dump" / "step0" / "rank" / "dump.json")
+    close, closed = run.close, list[Path]()
+    monkeypatch.setattr(run, "close", lambda: closed.append(run.path))
+    monkeypatch.setattr(opening, "open_run", lambda *_: run)
+    lines = format_run(Path("dump.json"), "", Manager(), None)
+    next(lines)
+    lines.close()  # type: ignore[attr-defined]
+    assert closed == [run.path]
+    close()
 
 
 def test_files_that_are_none_are_refused(probe: Probe, tmp_path: Path) -> None:

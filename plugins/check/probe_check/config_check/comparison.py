@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,7 +43,8 @@ class ConfigComparison:
         bench: The path of BENCH.
         cmp: The path of CMP.
         results: The result of each item that both have, in the order of the sheets.
-        differences: All differences, by severity and then by their expected effect on numbers.
+        differences: The most serious difference of each condition, by severity and then by their expected effect on
+            numbers.
         gaps: Items that were not compared.
     """
 
@@ -105,14 +106,21 @@ def _get_sort_key(difference: ConfigDifference) -> tuple[int, int, int, int]:
     return -SEVERITY[difference.level], difference.place, difference.step or 0, difference.rank or 0
 
 
-def _drop_repeated(differences: list[ConfigDifference]) -> Iterator[ConfigDifference]:
-    """Yield the first difference of each condition, by step; conditions that two items name are yielded once."""
+def _drop_repeated(differences: Iterable[ConfigDifference]) -> Iterator[ConfigDifference]:
+    """Yield the most serious difference of each condition: of several, the first by step and rank.
+
+    A condition that several items contain is yielded once.
+    """
     reported_keys: set[tuple[str, str]] = set()
-    for difference in sorted(differences, key=lambda difference: (difference.step or 0, difference.rank or 0)):
+    for difference in sorted(differences, key=_get_repetition_key):
         key = difference.condition.kind.value, difference.condition.name
         if key not in reported_keys:
             reported_keys.add(key)
             yield difference
+
+
+def _get_repetition_key(difference: ConfigDifference) -> tuple[int, int, int]:
+    return -SEVERITY[difference.level], difference.step or 0, difference.rank or 0
 
 
 # -- conditions ----------------------------------------------------------------------------------------

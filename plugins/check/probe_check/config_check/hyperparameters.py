@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from difflib import SequenceMatcher
@@ -141,9 +141,15 @@ def _pair_parameters(
     bench: Mapping[str, Scalar], cmp: Mapping[str, Scalar], rules: ConfigRules
 ) -> Iterator[_ParameterPair]:
     """Yield all hyper-parameters in pairs: equal names first, then aliases, then similar names."""
-    bench_names, cmp_names = _index_by_plain_name(bench), _index_by_plain_name(cmp)
-    for name in [name for name in bench_names if name in cmp_names]:
-        yield _ParameterPair(bench_names.pop(name), cmp_names.pop(name), BY_NAME)
+    bench_left, cmp_left = list(bench), list(cmp)
+    for make_key in (str, _replace_hyphens, normalize_parameter_name):
+        bench_names, cmp_names = _index_unique(bench_left, make_key), _index_unique(cmp_left, make_key)
+        pairs = {full: cmp_names[key] for key, full in bench_names.items() if key in cmp_names}
+        yield from (_ParameterPair(*names, BY_NAME) for names in pairs.items())
+        bench_left = [full for full in bench_left if full not in pairs]
+        paired_cmp = {*pairs.values()}
+        cmp_left = [full for full in cmp_left if full not in paired_cmp]
+    bench_names, cmp_names = _index_by_plain_name(bench_left), _index_by_plain_name(cmp_left)
     for name in list(bench_names):
         alias = next((spelling for spelling in _list_spellings(name, rules) if spelling in cmp_names), None)
         if alias is not None:
@@ -158,27 +164,33 @@ def _pair_parameters(
     yield from (_ParameterPair(None, full) for full in cmp_names.values())
 
 
-def _index_by_plain_name(parameters: Mapping[str, Scalar]) -> dict[str, str]:
-    """Return the full names of hyper-parameters by the names that are compared.
+def _replace_hyphens(name: str) -> str:
+    return name.replace("-", "_")
 
-    Several parameters of one plain name keep their full names, except for the last one.
-    """
-    full_names: dict[str, str] = {}
-    for full in parameters:
-        name = normalize_parameter_name(full)
-        if name in full_names:
-            earlier = full_names.pop(name)
-            full_names[earlier] = earlier
-        full_names[name] = full
-    return full_names
+
+def _index_unique(names: Iterable[str], make_key: Callable[[str], str]) -> dict[str, str]:
+    """Return the names by their keys, without names that share their key with another name."""
+    full_names: dict[str, list[str]] = {}
+    for name in names:
+        full_names.setdefault(make_key(name), []).append(name)
+    return {key: group[0] for key, group in full_names.items() if len(group) == 1}
+
+
+def _index_by_plain_name(names: Sequence[str]) -> dict[str, str]:
+    """Return full names by the names that are compared: the plain name if it is unique, or else the full name."""
+    unique = {full: plain for plain, full in _index_unique(names, normalize_parameter_name).items()}
+    return {unique.get(full, full): full for full in names}
 
 
 def _list_spellings(name: str, rules: ConfigRules) -> tuple[str, ...]:
-    """Return the other spellings of a name, the standard one first."""
+    """Return the other spellings of a name, the standard one first. Flags of one parameter are not spellings."""
     for standard, aliases in rules.aliases.items():
         if name == standard or name in aliases:
             return standard, *aliases
-    return ()
+    for standard, flags in rules.flags.items():
+        if name in flags:
+            return (standard,)
+    return rules.flags.get(name, ())
 
 
 def _select_comparable(names: Iterable[str]) -> list[str]:

@@ -43,6 +43,7 @@ class ConfigRules:
         packages: The packages that are compared.
         framework_packages: The package of a framework whose name differs.
         aliases: Other spellings of hyper-parameters.
+        flags: Flags that set a hyper-parameter to a certain value.
         name_similarity: The ratio above which two names match.
         frame_similarity: The smallest similarity at which two frames match.
         without_effect: A pattern of hyper-parameters that change no number.
@@ -58,6 +59,7 @@ class ConfigRules:
     packages: tuple[str, ...]
     framework_packages: Mapping[str, str]
     aliases: Mapping[str, tuple[str, ...]]
+    flags: Mapping[str, tuple[str, ...]]
     name_similarity: float
     frame_similarity: float
     without_effect: re.Pattern[str]
@@ -82,6 +84,7 @@ def load_rules() -> ConfigRules:
         tuple(data["packages"]),
         data["framework_packages"],
         {name: tuple(others) for name, others in data["aliases"].items()},
+        {name: tuple(flags) for name, flags in data["flags"].items()},
         data["name_similarity"],
         data["frame_similarity"],
         re.compile(data["without_effect"], re.IGNORECASE),

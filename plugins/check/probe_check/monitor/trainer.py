@@ -169,6 +169,7 @@ class TrainerMon:
         if schedule.is_finished or not observer.process.is_selected(settings.ranks):
             self._is_observed = False
             return
+        observer.install(settings, self)  # it refuses what it does not support, before a directory is created
         self._output = self._create_output(settings)
         alerts, directory = self._alerts, self.directory
         assert alerts is not None and directory is not None
@@ -176,7 +177,6 @@ class TrainerMon:
         if settings.alert.recorded_steps and alerts.recorder is None:
             alerts.recorder = StepRecorder(observer.framework, directory, observer.models)
             observer.hook_step_ends(alerts.recorder.end_step)
-        observer.install(settings, self)
         self._is_observed = schedule.includes(self.step)
 
     def _create_output(self, settings: MonitorSettings) -> MonitorOutput:

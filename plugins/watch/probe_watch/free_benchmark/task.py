@@ -83,34 +83,39 @@ class FreeBenchmark(TaskRecorder):
     @defer_interrupts()
     def step(self) -> None:
         """End the step."""
-        self._end_step()
-        self.current_step += 1
+        self.set_step(self.current_step + 1)
 
     @defer_interrupts()
     def set_step(self, step: int) -> None:
         """Set the number of the current step."""
-        self._end_step()
-        self.current_step = step
+        try:
+            self._end_step()
+        finally:
+            self.current_step = step
 
     def finish(self) -> None:
         """Print what was examined, and release the run."""
         if os.getpid() != self._process:
             return  # a forked child; the run belongs to its parent
-        self._end_step()
-        if self._lock is not None:
-            summarize(self._counts, self._settings, self._root)
-            self._lock.release()
-            self._lock = None
+        try:
+            self._end_step()
+        finally:
+            lock, self._lock = self._lock, None
+            if lock is not None:
+                summarize(self._counts, self._settings, self._root)
+                lock.release()
 
     def _end_step(self) -> None:
-        self.stop()
-        if self._table is not None:
-            self._table.close()
-            self._table = None
-        self._interceptor.restart_counts()
-        if self._preheat is not None and self._has_counted:
-            self._preheat.end_step()
-        self._has_counted = False
+        try:
+            self.stop()
+        finally:
+            self._interceptor.restart_counts()
+            if self._preheat is not None and self._has_counted:
+                self._preheat.end_step()
+            self._has_counted = False
+            if self._table is not None:
+                self._table.close()
+                self._table = None
 
     # -- selection and files -----------------------------------------------------------------
 

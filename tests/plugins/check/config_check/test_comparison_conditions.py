@@ -79,3 +79,19 @@ def test_a_condition_of_several_steps_is_one_difference(tmp_path: Path, probe: A
     result = json.loads((tmp_path / "out" / "result.json").read_text())
     assert len(result["differences"]) == 3
     assert len(cells_of(tmp_path / "out" / "result.xlsx")["conditions"]) == 1 + 3 * 3
+
+
+def test_the_most_serious_difference_of_a_condition_is_reported(tmp_path: Path, probe: Any) -> None:
+    file = "hyperparameters/hyperparameters_{}.json"
+    packs = [
+        write_zip(tmp_path / f"{name}.zip", {
+            "env": "{}",
+            file.format("static"): json.dumps({"a.lr": 1, "seed": 1} if name == "bench" else {"seed": 1}),
+            file.format("dynamic"): json.dumps({"a.lr": 1 if name == "bench" else 2}),
+        })
+        for name in ("bench", "cmp")
+    ]  # fmt: skip
+    assert probe("config-check", "-c", *packs, "-o", tmp_path / "out") == 0, probe.err
+    result = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert result["level"] == "error"
+    assert [(one["name"], one["level"], one["cmp"]) for one in result["differences"]] == [("lr", "error", 2)]

@@ -34,6 +34,33 @@ def test_equal_names_are_matched_before_similar_ones() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("bench", "cmp", "expected"),
+    [
+        ({"a.lr": 1, "b.lr": 2}, {"b.lr": 2, "a.lr": 1}, []),
+        ({"opt1.lr": 1, "opt2.lr": 2}, {"opt1.lr": 1}, [("opt2.lr", "Only in benchmark")]),
+        ({"opt1.lr": 1}, {"opt1.lr": 1, "opt2.lr": 2}, [("Only in comparison", "opt2.lr")]),
+        ({"a.max-lr": 1, "b.max-lr": 2}, {"b.max_lr": 2, "a.max_lr": 1}, []),
+        ({"a.lr": 1, "b.lr": 2}, {"a.lr": 1, "c.lr": 3}, [("b.lr", "c.lr")]),
+        ({"train.lr": 1}, {"lr": 2}, [("train.lr", "lr")]),
+        ({"a.lr": 1, "b.lr": 2}, {"learning_rate": 3},
+         [("Only in comparison", "learning_rate"), ("a.lr", "Only in benchmark"), ("b.lr", "Only in benchmark")]),
+    ],
+)  # fmt: skip
+def test_equal_full_names_are_matched_before_unique_plain_names(
+    bench: dict[str, Any], cmp: dict[str, Any], expected: list[tuple[str, str]]
+) -> None:
+    assert [row[:2] for row in rows(bench, cmp)] == expected
+
+
+def test_flags_that_name_different_values_do_not_match_each_other() -> None:
+    assert [row[:2] for row in rows({"bf16": True}, {"fp32": True})] == [
+        ("Only in comparison", "fp32"), ("bf16", "Only in benchmark"),
+    ]  # fmt: skip
+    for names in (("compute_dtype", "fp32"), ("bf16", "compute_dtype")):
+        assert [row[:2] for row in rows({names[0]: 1}, {names[1]: 2})] == [names]
+
+
 def test_a_name_is_matched_once() -> None:
     found = rows({"hidden_sizes": 1, "hidden_sized": 2}, {"hidden_size": 1})
     assert [row[:2] for row in found] == [("hidden_sized", "Only in benchmark")]

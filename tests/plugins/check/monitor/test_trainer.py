@@ -243,7 +243,11 @@ def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
     assert monitor.generate_wgrad_metrics() == ({}, {})
 
 
-def test_optimizers_that_hold_flat_partitions_are_refused_by_name(tmp_path: Path) -> None:
+def test_optimizers_that_hold_flat_partitions_are_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MONITOR_OUTPUT_DIR", str(tmp_path / "run"))
+
     class DeepSpeedZeroOptimizer:
         def step(self) -> None: ...
 
@@ -251,6 +255,7 @@ def test_optimizers_that_hold_flat_partitions_are_refused_by_name(tmp_path: Path
         monitor = TrainerMon(configuration(tmp_path / "c.json", **{field: True}))
         with pytest.raises(UserError, match="DeepSpeedZeroOptimizer"):
             monitor.set_monitor(network(), 1, DeepSpeedZeroOptimizer())
+    assert not (tmp_path / "run").exists()
 
 
 def test_an_output_that_cannot_be_created_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -275,6 +275,22 @@ def test_a_failed_write_ends_the_table_only(
     assert capsys.readouterr().err.count("cannot be written") == 1
 
 
+def test_a_failed_comparison_ends_its_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with watching(tmp_path / "run", pert_mode="change_value", if_preheat=True) as recording:
+        recorder: Any = recording.debugger._recorder
+        ended_steps: list[int] = []
+        monkeypatch.setattr(recorder._preheat, "end_step", lambda: ended_steps.append(recorder.current_step))
+        recording.start()
+        with monkeypatch.context() as patch:
+            patch.setattr(recorder._benchmark, "flush", lambda: 1 // 0)
+            with pytest.raises(ZeroDivisionError):
+                recording.step()
+        assert recorder._table is None
+        assert recorder.current_step == 1 and ended_steps == [0]
+        recording.start()
+        assert recorder._table is not None
+
+
 def test_a_killed_process_leaves_whole_rows(tmp_path: Path) -> None:
     script = f"""
 import json, os, torch
