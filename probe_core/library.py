@@ -207,7 +207,7 @@ class Comparison:
 
     @property
     def suspects(self) -> list[Suspect]:
-        """The rows to look at first, by step and rank."""
+        """The rows to inspect first, by step and rank."""
         return [suspect for report in self.reports for suspect in report.suspects]
 
     @property
@@ -306,7 +306,7 @@ class Comparison:
 
     @contextmanager
     def _compare(self, *formats: str) -> Iterator[list[Report]]:
-        """Compare all pairs, and yield their reports; the tables are there until the block ends."""
+        """Compare all pairs, and yield their reports; the result files exist until the block ends."""
         directory = create_private_directory()
         try:
             plan = replace(self.plan, output=directory, formats=formats, advise=False, answer=False)

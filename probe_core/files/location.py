@@ -1,6 +1,6 @@
 """Locations of runs: local paths, or URLs that fsspec supports, such as ``s3://bucket/dump``.
 
-A URL becomes a path of universal_pathlib, with the interface of pathlib's; code that reads JSON serves both.
+A URL becomes a path of universal_pathlib, which has the interface of ``pathlib.Path``.
 Remote tensor files are copied to this machine before they are memory-mapped.
 """
 
@@ -18,10 +18,10 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
 def parse_location(text: str | os.PathLike[str]) -> Path:
-    """Return the local or remote path for a text.
+    """Return the path of a location: a local path, or a path of universal_pathlib for a URL.
 
     Raises:
-        UserError: The URL is of an unknown kind, or a package to read it is missing.
+        UserError: fsspec does not support the URL, or a package that reads it is missing.
     """
     if not isinstance(text, str) or not _URL.match(text):
         return cast(Path, text) if is_remote(text) else Path(text)

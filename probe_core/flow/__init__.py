@@ -1,1 +1,1 @@
-"""The way of a comparison: open, match, measure, judge, report."""
+"""The stages of a comparison: open, match, measure, judge, report."""

@@ -117,7 +117,7 @@ class MatchedRuns:
 
 
 def _match(plan: Plan, manager: Manager, views: Views) -> Matching:
-    """Return the pairs of the matcher that an option of a plugin selects, or else the views."""
+    """Match the runs with the matcher that an option of a plugin selects, or with that of the views."""
     by_option = (spec.name for spec in manager.specs("matchers", MatcherSpec) if spec.is_selected_by(plan.options))
     spec = manager.find("matchers", next(by_option, views.matcher), MatcherSpec)
     matcher: Matcher = spec.make()

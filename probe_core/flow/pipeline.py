@@ -103,7 +103,7 @@ def _write_files(
             _process_batches(batches, comparison, draft, result_files, finder, witnesses)
         except KeyboardInterrupt:
             draft.interrupted = True
-        is_partial = draft.interrupted  # a finder may set it as well
+        is_partial = draft.interrupted  # read before the finder, which may be interrupted as well
         if finder is not None:
             _add_answer(draft, finder, comparison, pair)
         answer = draft.answer if comparison.opened.plan.answer else None
@@ -114,7 +114,7 @@ def _write_files(
 
 
 def _create_draft(comparison: RunComparison, pair: RunPair, check: RowCheck) -> ReportDraft:
-    """Return the draft of the report; the comparison adds its notes to the draft's."""
+    """Return the draft of the report; both share the list of notes."""
     opened, runs = comparison.opened, comparison.runs
     return ReportDraft(
         pair.name,

@@ -9,7 +9,7 @@ NAME = "first_difference"
 
 
 def create_conflict_error(option: str) -> UserError:
-    """Return the error of ``-da`` beside an option with a third run, which could contradict each other."""
+    """Return the error for ``-da`` together with an option that names a third run: they could contradict each other."""
     return UserError(
         f"-da and {option} exclude each other: the files of -da do not consider a third run.",
         "Leave one of them out.",

@@ -89,7 +89,7 @@ class ExplainVerdict:
         recorded: The number of records of calls, forward and backward.
         judged: The number of records that were judged.
         missing: The reasons why the others were not, the most frequent first.
-        lost: The number of calls that took their process with them.
+        lost: The number of calls whose process died.
         fragile: Sentence on the results that are fragile, not wrong; empty if there are none.
         names_ranks: True if the run has several ranks, so that the rank of each cause is named.
     """

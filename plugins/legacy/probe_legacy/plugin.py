@@ -1,4 +1,4 @@
-"""Hooks of probe-legacy: readers of the older tools' files, their own tables, a command."""
+"""Hooks of probe-legacy: readers of the older tools' files, their own tables, commands."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def probe_readers() -> list[ReaderSpec]:
 
 @hookimpl
 def probe_views() -> list[ViewSpec]:
-    """Return the view of an older dump beside a run of today's recorders."""
+    """Return the view that pairs an older dump with a run of a current recorder."""
     return [ViewSpec("older_dump", "an older dump beside a run of today's recorders", "probe_legacy.view:OlderDump")]
 
 

@@ -15,7 +15,7 @@ from probe_core.store.layout import RunPair
 
 
 def write_pairs(plan: Plan, pair: RunPair, matching: Matching, target: Run, golden: Run) -> list[Path]:
-    """Write ``api_mapping_{time stamp}.yaml``, and for ``-dm`` ``data_mapping_{time stamp}.yaml``."""
+    """Write the pairs of records to ``api_mapping_….yaml``, and the pairs of rows to ``data_mapping_….yaml``."""
     apis: dict[str, str] = {}
     rows: dict[str, str] = {}
     number = 0

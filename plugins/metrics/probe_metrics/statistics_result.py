@@ -41,7 +41,7 @@ class StatisticsResult(BatchPolicyBase):
         * null on one side, as for tensors without elements: is ignored.
         * 0-d tensors are judged like other tensors.
 
-    The level, by which suspects are selected, may differ from the label. A difference that is small relative to the
+    Suspects are selected by the level, which may differ from the label. A difference that is small relative to the
     tensor's largest magnitude does not raise the level, because rounding alone can change a mean near zero by 300 %.
     For integers and booleans, each difference that rounding cannot explain is an error (see ``ExactStatistics``). A
     tensor counts as not compared if there is no statistic that both sides recorded.
@@ -103,7 +103,7 @@ class StatisticsResult(BatchPolicyBase):
         """Return the relative errors of the statistics.
 
         * Two finite numbers have the relative error of the class; equal numbers, and two nan, have 0.
-        * Numbers of which one is nan or inf have inf.
+        * Other pairs with a number that is not finite have inf.
         * A boolean against a number is the number 0 or 1.
         * All other pairs have inf, because there is no error to measure; the caller ignores equal texts.
         * Null on one side is ignored: the error is 0.

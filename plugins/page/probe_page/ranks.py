@@ -1,4 +1,4 @@
-"""Pictures over several ranks and steps: the distance of their calls, and the values they exchanged."""
+"""Data of charts over several ranks and steps: how far their calls differ, and which ranks communicate."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_RANKS = 64
 
 @dataclass(slots=True)
 class Exchange:
-    """Calls of one kind, or the calls with which one rank sends to another.
+    """Counts of the calls of a collective, or of the calls by which one rank sends values to another.
 
     Attributes:
         sent: Number of calls on record at the sender, or of collective calls on record at each rank.
@@ -83,7 +83,7 @@ def draw_lines(ranks: Sequence[tuple[str, str, str, Sequence[CallDepth]]]) -> di
     Returns:
         ``ops``: keys of calls; ``lines``: for each its ``name``, its ``place`` among the steps and among the
         ranks, its ``link``, number of ``calls``, and
-        ``points``: place, number of the key, distance (null for one without a size), what rounding explains.
+        ``points``: place, index of the key, distance (null if it has no size), and what rounding explains.
     """
     names: dict[str, int] = {}
     shown = []
@@ -111,9 +111,9 @@ def draw_lines(ranks: Sequence[tuple[str, str, str, Sequence[CallDepth]]]) -> di
     return {"ops": list(names), "lines": shown, "left": max(0, len(ranks) - MAX_LINES)}
 
 
-def find_exchanges(steps: Mapping[str, Mapping[int, Sequence[CallDepth]]], first: str) -> Exchanges | None:
-    """Return the exchanges of the step ``first``, or of the first step with any; None without any."""
-    for step in sorted(steps, key=lambda step: step != first):
+def find_exchanges(steps: Mapping[str, Mapping[int, Sequence[CallDepth]]], preferred_step: str) -> Exchanges | None:
+    """Return the exchanges of ``preferred_step``, or of the first step that has exchanges; None if no step has any."""
+    for step in sorted(steps, key=lambda step: step != preferred_step):
         step_exchanges = _collect_exchanges(step, steps[step])
         if step_exchanges.table or step_exchanges.groups:
             return step_exchanges

@@ -1,4 +1,4 @@
-"""The recording session of one step and rank of a PyTorch program: keeping and storing of its tensors."""
+"""The recording session of one step and rank of a PyTorch program: reads statistics from devices and stores tensors."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class TorchSession(Session):
         return DelayedStore(store) if self.config.asynchronous else store
 
     def copy_of(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Return a copy of a tensor on its own device."""
+        """Return a copy of a tensor, on the same device."""
         return tensor.detach().clone()
 
     def has_overflowed(self, fields: dict[str, Tree]) -> bool:
@@ -130,7 +130,7 @@ class TorchSendingSession(SendingMixin, TorchSession):
         return place, tensor.numel() * tensor.element_size(), name
 
     def copy_to_host(self, tensor: torch.Tensor) -> tuple[memoryview, tuple[int, ...]]:
-        """Return the bytes of a copy in host memory, and the shape; a device is waited for."""
+        """Return the bytes of a copy in host memory, and the shape; waits for the device."""
         host = copy_to_host(tensor)
         if host.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr():
             host = host.clone()

@@ -18,8 +18,8 @@ from probe_ranks.specs import ExecutorSpec
 def select_ranks(plan: Plan, values: Mapping[str, Any], option_names: Set[str]) -> Plan:
     """Return the plan with the values of the options (docs/pairing.md#ranks).
 
-    The plan's option ``step_offset`` is the number to add to a step of the target for the step of the golden that
-    it is compared with; the options of other plugins set it.
+    Step ``n`` of the target is compared with step ``n + step_offset`` of the golden. The options of other plugins set
+    ``step_offset``.
     """
     return plan.with_options(**values)
 

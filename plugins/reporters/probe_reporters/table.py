@@ -28,7 +28,7 @@ NUMBER_CODE, INTEGER_CODE, PERCENT_CODE = -1, -2, -3
 MESSAGE_COLUMN = Column("Err_message", "row.message")
 CONSISTENT_COLUMN = Column("Requires_grad Consistent", "row.consistent")
 STACK_COLUMN = Column("NPU_Stack_Info", "row.stack")
-"""Columns that are not made in the same way in all tables: messages, agreement and call stacks."""
+"""Columns of messages, agreement and call stacks, whose cells depend on the table."""
 
 
 class Table:

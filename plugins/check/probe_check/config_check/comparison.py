@@ -102,7 +102,7 @@ def _compare(item: PackItem, bench: Pack, cmp: Pack, framework: str, rules: Conf
 
 
 def _get_sort_key(difference: ConfigDifference) -> tuple[int, int, int, int]:
-    """Return the sort key of a difference: by severity, then by effect, then by time."""
+    """Return the sort key of a difference: severity, then expected effect on results, then step and rank."""
     return -SEVERITY[difference.level], difference.place, difference.step or 0, difference.rank or 0
 
 
@@ -231,7 +231,7 @@ def is_npu(variables: Mapping[str, str], rules: ConfigRules) -> bool:
 def _compare_variable(
     rule: VariableRule, bench: Mapping[str, str], cmp: Mapping[str, str], sides: tuple[bool, bool]
 ) -> tuple[tuple[Cell, ...], ConfigDifference] | None:
-    """Return the row of a variable, its difference and its level; None if it does not differ."""
+    """Return the row of a variable and its difference; None if it does not differ."""
     names = rule.get_name(is_npu=sides[0]), rule.get_name(is_npu=sides[1])
     values = [variables.get(name, rule.default) if name else "" for name, variables in zip(names, (bench, cmp))]
     if names == ("", "") or (all(names) and values[0] == values[1]):

@@ -53,7 +53,9 @@ def parse_time(text: str) -> tuple[int, ...] | None:
 
 
 def find_run_directories(base: Path, first: str | None = None, last: str | None = None) -> Iterator[RunDirectory]:
-    """Yield the directories of runs, in the order of their names.
+    """Yield the directories of runs, in the alphabetical order of their names.
+
+    Time stamps have no year, so ``first`` must not be later in the year than ``last``.
 
     Args:
         base: The directory that contains the directories of runs, or the directory of a run.

@@ -24,7 +24,7 @@ class FirstDifferences:
     def witness(self, opened: OpenComparison, pair: RunPair) -> RankFile | None:
         """Return the writer of one rank's file.
 
-        None for a debug.json: variables saved on their own have no order of cause and effect.
+        It is None for a debug.json, because saved variables have no order of cause and effect.
         """
         if opened.is_debug:
             return None

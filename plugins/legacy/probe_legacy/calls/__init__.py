@@ -1,4 +1,4 @@
-"""The calls of ptdbg_ascend and torch_npu.hooks, answered by probe's own recorder."""
+"""The Python API of ptdbg_ascend and torch_npu.hooks, implemented with probe's recorder."""
 
 from importlib.util import find_spec
 

@@ -1,1 +1,1 @@
-"""The tables that the older tools wrote, to the cell."""
+"""The result tables of the older tools, reproduced cell by cell."""

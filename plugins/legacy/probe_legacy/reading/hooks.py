@@ -91,7 +91,7 @@ class HooksRun(LegacyRun):
             self._is_sampled = True
             return _read_sampled_statistics(numbers, size)
         if len(numbers) != size:
-            raise DamagedRow(f"holds {len(numbers)} values for a tensor of {size}")
+            raise DamagedRow(f"holds {len(numbers)} values, but its shape needs {size}")
         return _compute_statistics(parse_numbers(numbers), dtype)
 
     # -- calls -----------------------------------------------------------------------------
@@ -161,7 +161,7 @@ def _list_shapes(call: LegacyCall, side: str) -> list[tuple[int, ...] | None]:
 def _can_continue(call: LegacyCall, name: CallName, place: str) -> bool:
     """Return True if a row may continue a call.
 
-    The row must have the name of the call, and a place that may follow the places read so far.
+    The row must have the name of the call, and its place must be able to follow those of the call.
     """
     if call.name is not name and call.name != name:
         return False
@@ -223,7 +223,7 @@ def _read_sampled_statistics(numbers: Sequence[float], size: int) -> Statistics:
 
 
 def _compute_statistics(numbers: np.ndarray[Any, Any], dtype: str) -> Statistics:
-    """Return the statistics of all values of a tensor, computed in float64; none of an empty tensor."""
+    """Return the statistics of all values of a tensor, computed in float64; an empty tensor has none."""
     if not len(numbers):
         return Statistics()
     if get_dtype_kind(dtype) == "bool":

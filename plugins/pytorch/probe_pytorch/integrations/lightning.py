@@ -7,7 +7,7 @@ from typing import Any
 
 try:
     from lightning.pytorch import Callback, LightningModule, Trainer
-except ModuleNotFoundError:  # the same classes under their other name
+except ModuleNotFoundError:  # the package was called pytorch_lightning before version 2
     from pytorch_lightning import Callback, LightningModule, Trainer
 
 from probe_pytorch.integrations.step_recording import StepRecording
@@ -17,8 +17,7 @@ class ProbeCallback(Callback):
     """A callback that records the training steps of a Lightning ``Trainer``.
 
     A step ends with the batch in which an optimizer has stepped, and holds all batches whose gradients are
-    accumulated for it. Validation is not recorded. A training that is resumed continues with the number of its
-    first step.
+    accumulated for it. Validation is not recorded. If a training is resumed, the numbers of its steps continue.
 
     ::
 
@@ -42,7 +41,7 @@ class ProbeCallback(Callback):
         self._recording.begin(pl_module, trainer.global_step)
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
-        """Start recording a step, unless the batch belongs to the last one."""
+        """Start recording a step, unless this batch continues the step of the previous batch."""
         if not self._recording.is_running:
             self._recording.start()
 

@@ -51,7 +51,7 @@ class CallRecorder(Generic[S]):
     """A recorder of calls into a session; subclasses add how their framework traces gradients.
 
     Attributes:
-        may_change: True if the data of a value may change before its record is complete.
+        outputs_may_change: True if the data of an output may change before its record is complete.
     """
 
     outputs_may_change = False
@@ -83,7 +83,7 @@ class CallRecorder(Generic[S]):
             stack: The frames of the caller.
 
         Returns:
-            The result of the function. An exception of it is passed on, and the call is then not recorded.
+            The result of the function. Its exceptions propagate, and the call is then not recorded.
         """
         call = self.begin(prefix, args, kwargs, stack)
         if call is None:

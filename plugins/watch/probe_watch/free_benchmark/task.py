@@ -1,4 +1,4 @@
-"""The recorder of the task: selects steps, ranks and calls, and passes calls to the framework's part."""
+"""The recorder of the task: selects steps, ranks and calls, and passes calls to the benchmark of the framework."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class FreeBenchmark(TaskRecorder):
         self._is_lost = False
         self._process = os.getpid()
 
-    # -- the life of a step ----------------------------------------------------------------
+    # -- steps ----------------------------------------------------------------
 
     @defer_interrupts()
     def start(self, model: Any, token_range: tuple[int, int] | None) -> None:
@@ -94,7 +94,7 @@ class FreeBenchmark(TaskRecorder):
             self.current_step = step
 
     def finish(self) -> None:
-        """Print what was examined, and release the run."""
+        """Print a summary of the compared calls, and release the lock of the run."""
         if os.getpid() != self._process:
             return  # a forked child; the run belongs to its parent
         try:
@@ -163,7 +163,7 @@ class FreeBenchmark(TaskRecorder):
 
 
 def _create_benchmark(framework: str, *arguments: Any) -> Benchmark:
-    """Return the part of the task for a framework, importing the framework only now."""
+    """Return the benchmark of a framework, which is imported here: the other framework need not be installed."""
     if framework == "pytorch":
         from probe_watch.free_benchmark.pytorch import TorchBenchmark
 

@@ -1,7 +1,7 @@
-"""Gradients that the runs compute with other calls, and that a call of both runs receives.
+"""Gradients that the two runs compute with different calls, and that a call of both runs receives.
 
-What rounding explains of a gradient depends on the values that its backward call adds up: the gradient of a bias before
-a softmax contains nothing but rounding. So the difference of two such gradients is attributed to the call that returned
+The rounding error bound of a gradient depends on the values that its backward call adds up: the gradient of a bias
+before a softmax contains nothing but rounding. So the difference of two such gradients is attributed to the call that returned
 the gradient, where the search measures it relative to the other values of that call.
 """
 
@@ -78,7 +78,7 @@ def _index_gradients(run: Run, keys: Iterable[str]) -> dict[object, tuple[Record
 
 
 def _iterate_received(facts: RankFacts, runs: ComparedRuns) -> Iterator[tuple[int, tuple[Value, Value]]]:
-    """Yield the lines of tensors that differ and that other calls than backward calls receive, and both values."""
+    """Yield each differing tensor that a call of no backward pass receives: its line, and its values in both runs."""
     calls, table = facts.ops, facts.ops.table
     is_received = table.differs & table.is_source & table.is_tensor
     for number in np.flatnonzero(calls.has_any(is_received)).tolist():
