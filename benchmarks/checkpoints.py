@@ -4,8 +4,9 @@ Usage: python benchmarks/checkpoints.py [GIB] [DIRECTORY]
 
 Makes two files of GIB gigabytes each (1 unless given) in DIRECTORY, by default a temporary one, with tensors
 of bfloat16 and float32 that differ by noise. Files of an earlier run with the same size are used again. Prints
-for each program the wall and CPU seconds and the largest process. MSPROBES names programs of msprobe, separated
-by colons. They import a package ``megatron``, for which an empty one is made. Needs torch to make the files.
+for each program the wall and CPU seconds and the memory of its largest process. The environment variable
+MSPROBES lists msprobe executables, separated by colons. They import a package ``megatron``, for which an empty
+one is made. Needs torch to make the files.
 """
 
 from __future__ import annotations
@@ -64,12 +65,12 @@ def measure(command: list[str], environment: dict[str, str]) -> tuple[float, flo
     return wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
 
 
-def run_all(room: Path, programs: dict[str, list[str]]) -> dict[str, tuple[float, ...]]:
+def run_all(workspace: Path, programs: dict[str, list[str]]) -> dict[str, tuple[float, ...]]:
     """Return the best wall and CPU seconds and the largest process of each program, measured in turn."""
-    package = room / "packages" / "megatron"
+    package = workspace / "packages" / "megatron"
     package.mkdir(parents=True, exist_ok=True)
     (package / "__init__.py").touch()
-    output = room / "out.json"
+    output = workspace / "out.json"
     results: dict[str, list[tuple[float, float, float]]] = {name: [] for name in programs}
     for _ in range(REPEATS):
         for name, command in programs.items():
@@ -87,8 +88,8 @@ def run_all(room: Path, programs: dict[str, list[str]]) -> dict[str, tuple[float
 def main() -> None:
     """Make the files, run the programs, and print a table."""
     size = int(float(sys.argv[1] if len(sys.argv) > 1 else 1) * (1 << 30))
-    room = Path(sys.argv[2] if len(sys.argv) > 2 else tempfile.mkdtemp(prefix="checkpoints-"))
-    sides = [str(room / f"{side}-{size}") for side in ("target", "golden")]
+    workspace = Path(sys.argv[2] if len(sys.argv) > 2 else tempfile.mkdtemp(prefix="checkpoints-"))
+    sides = [str(workspace / f"{side}-{size}") for side in ("target", "golden")]
     try:
         for side, noise in zip(sides, (1e-3, 0.0)):
             if not Path(side).exists():
@@ -96,13 +97,13 @@ def main() -> None:
         programs = {"probe": [str(Path(sys.executable).with_name("probe")), "checkpoint", *sides]}
         for program in filter(None, os.environ.get("MSPROBES", "").split(":")):
             programs[program] = [program, "-f", "pytorch", "config_check", "-c", *sides]
-        results = run_all(room, programs)
+        results = run_all(workspace, programs)
         print("| program | wall s | CPU s | MiB | wall / probe's |\n|---|---|---|---|---|")
         for name, (wall, cpu, memory) in results.items():
             print(f"| {name} | {wall:.2f} | {cpu:.2f} | {memory:.0f} | {wall / results['probe'][0]:.1f}x |")
     finally:
         if len(sys.argv) < 3:
-            shutil.rmtree(room)
+            shutil.rmtree(workspace)
 
 
 if __name__ == "__main__":

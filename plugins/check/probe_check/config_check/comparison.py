@@ -216,8 +216,10 @@ def compare_variables(bench: Mapping[str, str], cmp: Mapping[str, str], rules: C
         cmp: All variables of CMP.
         rules: The rules.
     """
-    sides = is_npu(bench, rules), is_npu(cmp, rules)
-    results = [result for rule in rules.variables if (result := _compare_variable(rule, bench, cmp, sides)) is not None]
+    are_npu = is_npu(bench, rules), is_npu(cmp, rules)
+    results = [
+        result for rule in rules.variables if (result := _compare_variable(rule, bench, cmp, are_npu)) is not None
+    ]
     rows = tuple((*row, difference.level.value) for row, difference in results)
     differences = tuple(difference for _, difference in results)
     return ItemResult(PackItem.ENVIRONMENT, VARIABLE_COLUMNS, rows, differences)
@@ -229,10 +231,10 @@ def is_npu(variables: Mapping[str, str], rules: ConfigRules) -> bool:
 
 
 def _compare_variable(
-    rule: VariableRule, bench: Mapping[str, str], cmp: Mapping[str, str], sides: tuple[bool, bool]
+    rule: VariableRule, bench: Mapping[str, str], cmp: Mapping[str, str], are_npu: tuple[bool, bool]
 ) -> tuple[tuple[Cell, ...], ConfigDifference] | None:
     """Return the row of a variable and its difference; None if it does not differ."""
-    names = rule.get_name(is_npu=sides[0]), rule.get_name(is_npu=sides[1])
+    names = rule.get_name(is_npu=are_npu[0]), rule.get_name(is_npu=are_npu[1])
     values = [variables.get(name, rule.default) if name else "" for name, variables in zip(names, (bench, cmp))]
     if names == ("", "") or (all(names) and values[0] == values[1]):
         return None

@@ -49,8 +49,8 @@ class FreeBenchmark(TaskRecorder):
         self._root = config.dump_path
         self._label = SINGLE
         self._running = False
-        self._has_counted = False
-        self._is_lost = False
+        self._has_step_started = False
+        self._has_table_failed = False
         self._process = os.getpid()
 
     # -- steps ----------------------------------------------------------------
@@ -67,7 +67,7 @@ class FreeBenchmark(TaskRecorder):
         except BaseException:
             self._interceptor.remove()
             raise
-        self._running = self._has_counted = True
+        self._running = self._has_step_started = True
         self._benchmark.is_active = True
 
     @defer_interrupts()
@@ -110,9 +110,9 @@ class FreeBenchmark(TaskRecorder):
             self.stop()
         finally:
             self._interceptor.restart_counts()
-            if self._preheat is not None and self._has_counted:
+            if self._preheat is not None and self._has_step_started:
                 self._preheat.end_step()
-            self._has_counted = False
+            self._has_step_started = False
             if self._table is not None:
                 self._table.close()
                 self._table = None
@@ -149,7 +149,7 @@ class FreeBenchmark(TaskRecorder):
     def _report(self, name: str, outcome: OutputComparison) -> None:
         """Write an outcome that is not consistent; a failed write ends the table, not the training."""
         self._counts.add(name, outcome)
-        if outcome.consistent or self._settings.handler is Handler.FIX or self._is_lost:
+        if outcome.consistent or self._settings.handler is Handler.FIX or self._has_table_failed:
             return
         if self._table is None:  # a gradient that arrived after stop and step
             return
@@ -158,7 +158,7 @@ class FreeBenchmark(TaskRecorder):
         try:
             self._table.add(row)
         except (OSError, UserError) as error:
-            self._is_lost = True
+            self._has_table_failed = True
             note(f"probe: {self._make_directory() / FILE} cannot be written, so later rows are lost: {error}")
 
 

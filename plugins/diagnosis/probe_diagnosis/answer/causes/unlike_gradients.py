@@ -1,8 +1,8 @@
 """Gradients that the two runs compute with different calls, and that a call of both runs receives.
 
 The rounding error bound of a gradient depends on the values that its backward call adds up: the gradient of a bias
-before a softmax contains nothing but rounding. So the difference of two such gradients is attributed to the call that returned
-the gradient, where the search measures it relative to the other values of that call.
+before a softmax contains nothing but rounding. So the difference of two such gradients is attributed to the call that
+returned the gradient, where the search measures it relative to the other values of that call.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _attribute(calls: CallColumns, received_line: int, backward: Record, gradien
     lines, number = calls.table.lines, calls.numbers_by_key[backward.key]
     received = lines[received_line]
     sizes = {
-        slot.name: _measure_size(slot.value, int(received["quantity"]))
+        slot.name: _compute_magnitude(slot.value, int(received["quantity"]))
         for slot in backward.slots
         if slot.value.kind is Kind.TENSOR and get_dtype_kind(slot.value.dtype) == "float"
     }
@@ -86,7 +86,7 @@ def _iterate_received(facts: RankFacts, runs: ComparedRuns) -> Iterator[tuple[in
         golden = calls.golden_ops.get(number, key)
         if is_backward(key):
             continue
-        values = [_list_values(run, op) for run, op in zip(runs.both, (key, golden))]
+        values = [_map_values(run, op) for run, op in zip(runs.both, (key, golden))]
         for line in filter(is_received.__getitem__, calls.get_lines(number)):
             row = table.get_row_name(line, key)
             target_value, golden_value = values[0].get(row), values[1].get(rename_row(row, key, golden))
@@ -94,17 +94,17 @@ def _iterate_received(facts: RankFacts, runs: ComparedRuns) -> Iterator[tuple[in
                 yield line, (target_value, golden_value)
 
 
-def _list_values(run: Run, op: str) -> dict[str, Value]:
+def _map_values(run: Run, op: str) -> dict[str, Value]:
     """Return the values of a call by the names of their rows."""
     index = run.find(op)
     return {} if index is None else {slot.name: slot.value for slot in run.record(index).slots}
 
 
-def _measure_size(value: Value, quantity: int) -> float:
+def _compute_magnitude(value: Value, quantity: int) -> float:
     """Return the size of a tensor in the unit of a quantity: its root mean square or its largest magnitude."""
-    numbers = value.statistics
-    sizes = [abs(number) for number in (numbers.max, numbers.min) if isinstance(number, float)]
+    statistics = value.statistics
+    sizes = [abs(number) for number in (statistics.max, statistics.min) if isinstance(number, float)]
     if quantity not in (Quantity.RMS, Quantity.UNMASKED_RMS):
         return max(sizes, default=0.0)
     count = prod(value.shape or ())
-    return numbers.norm / sqrt(count) if isinstance(numbers.norm, float) and count else 0.0
+    return statistics.norm / sqrt(count) if isinstance(statistics.norm, float) and count else 0.0
