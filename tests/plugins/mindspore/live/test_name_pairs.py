@@ -248,6 +248,6 @@ def test_the_file_is_what_the_generator_writes(tmp_path: Path, monkeypatch: pyte
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    monkeypatch.setattr(module, "NAMES", tmp_path)
+    monkeypatch.setattr(module, "NAMES_DIRECTORY", tmp_path)
     module.main()
     assert yaml.safe_load((tmp_path / "apis.yaml").read_text()) == yaml.safe_load((home / "apis.yaml").read_text())
