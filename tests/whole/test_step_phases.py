@@ -193,12 +193,12 @@ def train_stateful_net(path: Path, level: str = "mix", **options: Any) -> Path:
     torch.manual_seed(0)
     model = StatefulNet(**options)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    with recording(path, level=level) as found:
-        found.start(model)
+    with recording(path, level=level) as recorder:
+        recorder.start(model)
         model(torch.arange(12.0).view(3, 4)).sum().backward()
         optimizer.step()
-        found.stop()
-        found.step()
+        recorder.stop()
+        recorder.step()
     return path
 
 
@@ -214,7 +214,7 @@ def test_buffers_show_a_fault_that_outputs_do_not(
     level: str, options: dict[str, Any], kind: str, op: str, statement: str, tmp_path: Path, probe: Probe
 ) -> None:
     golden = train_stateful_net(tmp_path / "golden", level)
-    found = answer(probe, tmp_path, train_stateful_net(tmp_path / "target", level, **options), golden)
-    cause = found["causes"][0]
-    assert (found["verdict"], cause["kind"], cause["op"]) == ("DIVERGED", kind, op)
+    result = answer(probe, tmp_path, train_stateful_net(tmp_path / "target", level, **options), golden)
+    cause = result["causes"][0]
+    assert (result["verdict"], cause["kind"], cause["op"]) == ("DIVERGED", kind, op)
     assert statement in cause["statement"]

@@ -158,14 +158,15 @@ class PhaseSearch:
             if value is not None and (key in names or key.rpartition(".")[0] in names)
         ]
 
-    def find_changed_buffers(self, module_path: str | None, min_multiple: float) -> PhaseDifference | None:
+    def find_changed_buffers(self, module_path: str | None, explained_multiple: float) -> PhaseDifference | None:
         """Return that buffers agree before the step and differ after it; None for none.
 
         Args:
             module_path: The module whose buffers are compared; None for those of all modules.
-            min_multiple: The smallest difference that counts, as a multiple of rounding.
+            explained_multiple: The difference that is explained otherwise, as a multiple of rounding. As in all phases,
+                only a difference of more than ``jump`` times as much counts (``limits.yaml``).
         """
-        differing = self._buffers.find_differing(min_multiple)
+        differing = self._buffers.find_differing(explained_multiple)
         names = [name for name in differing if module_path in (None, name.rpartition(".")[0])]
         if not names:
             return None

@@ -153,12 +153,12 @@ def test_a_row_that_fails_though_rounding_explains_it_is_no_agreement(tmp_path: 
 def test_a_row_that_fails_by_a_single_rounding_agrees(tmp_path: Path) -> None:
     """Large values have absolute errors above any limit."""
     large = np.linspace(1e11, 2e11, 64).astype(np.float32)
-    found = answered(
+    report = answered(
         tmp_path,
         chain(2) | {ADD: call(X, out=np.nextafter(large, np.float32(0)))},
         chain(2) | {ADD: call(X, out=large)},
     )
-    assert (found.counts.levels[Level.ERROR], verdict(found)) == (1, "AGREE")
+    assert (report.counts.levels[Level.ERROR], verdict(report)) == (1, "AGREE")
 
 
 def test_shares_of_floating_point_tensors() -> None:

@@ -7,6 +7,7 @@ that its outputs in the same step need not show (docs/diagnosis.md#step-phases).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
 from probe_core.model import Reason
 from probe_core.model.answers import Finding
@@ -57,7 +58,7 @@ def _find_unpaired_call(facts: RankFacts, runs: ComparedRuns, step_phases: Phase
             if not is_module(key)
             and step_phases.find_changed_buffers(runs.list_modules(key, side), limits().min_grown_multiple)
         )
-        calls[side] = [key for key in (next(changing, ""),) if key]
+        calls[side] = [*islice(changing, 1)]
     if not any(calls):
         return []
     side = TARGET if calls[TARGET] else GOLDEN

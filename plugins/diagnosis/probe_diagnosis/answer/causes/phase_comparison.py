@@ -111,7 +111,7 @@ class PhaseComparison:
         step = None if self._search is None else self._search.find_other_loss()
         return [] if step is None else [self._create_finding(step)]
 
-    def find_changed_buffers(self, modules: Sequence[str], min_multiple: float = 1.0) -> PhaseDifference | None:
+    def find_changed_buffers(self, modules: Sequence[str], explained_multiple: float = 1.0) -> PhaseDifference | None:
         """Return that buffers of the innermost of ``modules`` agree before the step and differ after it, or None.
 
         The model itself may not be recorded, so calls outside of modules belong to it.
@@ -119,7 +119,7 @@ class PhaseComparison:
         module = parse_module_key(modules[0]) if modules else None
         if self._search is None or (modules and module is None):
             return None
-        return self._search.find_changed_buffers(module.path if module else "", min_multiple)
+        return self._search.find_changed_buffers(module.path if module else "", explained_multiple)
 
     def find_lone_buffers(self) -> list[Finding]:
         """Return that buffers agree before the step and differ entirely after it."""
